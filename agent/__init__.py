@@ -1,0 +1,1 @@
+"""The node agent, the inventory controller and the commands around them."""

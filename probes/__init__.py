@@ -1,0 +1,1 @@
+"""Readers of hardware; nothing here knows of Kubernetes."""

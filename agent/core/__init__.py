@@ -1,0 +1,1 @@
+"""Decisions: values in, values out; no clock, environment, log, client or driver."""

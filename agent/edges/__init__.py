@@ -1,0 +1,1 @@
+"""Calls to the outside: one outside system a module, little logic."""

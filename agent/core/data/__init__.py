@@ -1,0 +1,1 @@
+"""The catalogue of accelerators: facts and figures with their sources."""
