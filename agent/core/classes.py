@@ -221,11 +221,11 @@ def _least_known(values: Iterable[int | None]) -> int | None:
     return min((value for value in values if value is not None), default=None)
 
 
-def _known(**fields: Any) -> dict[str, Any]:
+def _known(**fields: object) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 

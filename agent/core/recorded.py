@@ -1,0 +1,104 @@
+"""What the controller and the commands read back out of `AcceleratorNode` records."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent.core.catalogue import parse_capability
+from agent.core.health import STATES, State
+from probes.facts import Accelerator, DeviceFault, Fabric, Health, Link, Mig, Partition, PciIdentity
+
+
+def accelerator_of(device: Mapping[str, Any]) -> Accelerator:
+    """Return the facts that a record's device states; readings that the record does not carry are absent."""
+    capability = device.get("computeCapability")
+    clocks = device.get("clocks", {})
+    fault = device.get("fault")
+    return Accelerator(
+        index=device.get("index", 0),
+        vendor=device["vendor"],
+        id=None if device.get("uuidWeak") else device.get("id"),
+        product=device.get("product"),
+        pci=_identity_of(device.get("pci")),
+        fault=DeviceFault(**fault) if fault else None,
+        compute_capability=parse_capability(capability) if capability else None,
+        cores=device.get("cores"),
+        memory_bytes=device.get("memoryBytes"),
+        unified_memory=device.get("unifiedMemory", False),
+        memory_bus_bits=device.get("memoryBusBits"),
+        memory_clock_max_mhz=clocks.get("memoryMHz"),
+        sm_clock_max_mhz=clocks.get("smMHz"),
+        boost_clock_mhz=clocks.get("boostMHz"),
+        virtualization=device.get("virtualization", "vgpu" if device.get("virtual") else None),
+        mig=_mig_of(device.get("mig")),
+        link=_link_of(device.get("link")),
+        fabric=_fabric_of(device.get("fabric")),
+        health=Health(ecc_enabled=device["ecc"]) if "ecc" in device else None,
+    )
+
+
+def state_of(device: Mapping[str, Any]) -> State:
+    """Return the state that a record's device is in; a word that is not known counts as unreadable."""
+    state = device.get("state")
+    return state if state in STATES else "unreadable"
+
+
+def _identity_of(pci: Mapping[str, Any] | None) -> PciIdentity | None:
+    if pci is None:
+        return None
+    return PciIdentity(
+        address=pci["address"],
+        vendor_id=pci["vendorID"],
+        device_id=pci["deviceID"],
+        subsystem_vendor_id=pci.get("subsystemVendorID"),
+        subsystem_id=pci.get("subsystemID"),
+        numa_node=pci.get("numaNode"),
+    )
+
+
+def _mig_of(mig: Mapping[str, Any] | None) -> Mig | None:
+    if mig is None:
+        return None
+    partitions = tuple(
+        Partition(
+            id=instance.get("id"),
+            profile=instance.get("profile"),
+            gpu_instance_id=instance.get("gpuInstance"),
+            compute_instance_id=instance.get("computeInstance"),
+            memory_bytes=instance.get("memoryBytes"),
+            multiprocessors=instance.get("multiprocessors"),
+            gpu_instance_slices=instance.get("gpuSlices"),
+            compute_instance_slices=instance.get("computeSlices"),
+        )
+        for instance in mig.get("instances", ())
+    )
+    return Mig(
+        enabled=mig.get("mode") == "enabled",
+        pending_enabled=mig.get("pending") == "enabled",
+        partitions=None if mig.get("notReadable") else partitions,
+    )
+
+
+def _link_of(link: Mapping[str, Any] | None) -> Link | None:
+    if link is None:
+        return None
+    return Link(
+        pcie_generation_max=link.get("pcieGeneration"),
+        pcie_width=link.get("pcieWidth"),
+        pcie_width_max=link.get("pcieWidthMax"),
+        nvlink_active=link.get("nvlinkActive"),
+        nvlink_total=link.get("nvlinkTotal"),
+        nvlink_version=link.get("nvlinkVersion"),
+        c2c=link.get("c2c"),
+    )
+
+
+def _fabric_of(fabric: Mapping[str, Any] | None) -> Fabric | None:
+    if fabric is None:
+        return None
+    return Fabric(
+        state=fabric.get("state", "not-supported"),
+        cluster_uuid=fabric.get("clusterUUID"),
+        clique=fabric.get("clique"),
+        status=fabric.get("status"),
+        health_mask=fabric.get("healthMask"),
+    )
