@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agent.core.inventory import Device, Inventory
+from agent.core.outcomes import Published
 from probes.facts import NodeFacts
 
 MAX_MESSAGE_BYTES = 1024
@@ -46,6 +47,18 @@ def failure_conditions(facts: NodeFacts) -> list[dict[str, Any]]:
         condition("ProbeSucceeded", "False", facts.reason, facts.message),
         condition("DriverReady", ready, facts.reason, facts.message),
     ]
+
+
+def labels_condition(labels: Published) -> dict[str, Any]:
+    """Return the condition about the Node's labels: what was refused, and what other managers own."""
+    if labels.failed:
+        return condition("LabelsPublished", "False", labels.reason, labels.message)
+    if labels.rivals:
+        message = "owned by others: " + ", ".join(
+            f"{key} by {name}" for key, name in sorted(labels.rivals.items())
+        )
+        return condition("LabelsPublished", "False", "OwnedByOthers", message)
+    return condition("LabelsPublished", "True", "AllPublished", "every label is as it should be")
 
 
 def condition(type_: str, status: str, reason: str, message: str) -> dict[str, Any]:

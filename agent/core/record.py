@@ -53,7 +53,7 @@ def record_for(
         observedAt=timestamp(now),
         driver=_driver(facts),
         host=_host(facts),
-        devices=_devices(devices) or None,
+        devices=_devices(devices, _since_before(previous)) or None,
         classes=[_class_entry(count) for count in counts] or None,
         pci=_census(facts) or None,
         partial=True if facts.verdict == "partial" else None,
@@ -69,19 +69,22 @@ def record_for(
 
 
 def record_after_failure(
-    facts: NodeFacts, node: NodeIdentity, *, now: datetime, previous: Mapping[str, Any]
+    facts: NodeFacts,
+    node: NodeIdentity,
+    *,
+    now: datetime,
+    agent_version: str,
+    previous: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the record after a probe that could not ask: the last devices and counts stay, the conditions tell."""
-    conditions = [
-        *failure_conditions(facts),
-        *(
-            condition
-            for condition in previous.get("status", {}).get("conditions", ())
-            if condition["type"] not in {"ProbeSucceeded", "DriverReady"}
-        ),
+    kept = [
+        entry
+        for entry in (previous.get("status") or {}).get("conditions", ())
+        if entry["type"] not in {"ProbeSucceeded", "DriverReady"}
     ]
-    status = {**previous.get("status", {}), "conditions": dated(conditions, previous, now)}
-    return _record(node, dict(previous.get("spec", {})), status)
+    conditions = dated([*failure_conditions(facts), *kept], previous, now)
+    spec = {**(previous.get("spec") or {}), "agentVersion": agent_version}
+    return _record(node, spec, {**(previous.get("status") or {}), "conditions": conditions})
 
 
 def _record(node: NodeIdentity, spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,11 +126,19 @@ def _census(facts: NodeFacts) -> list[dict[str, Any]]:
     ][:MAX_DEVICES]
 
 
-def _devices(devices: Iterable[Device]) -> list[dict[str, Any]]:
+def _since_before(previous: Mapping[str, Any] | None) -> dict[tuple[str, str], str]:
+    """Return (device id, state) → since when, as the record before says: a restart of the agent is no change of state."""
+    devices = ((previous or {}).get("spec") or {}).get("devices", ())
+    return {(device["id"], device["state"]): device["since"] for device in devices if "since" in device}
+
+
+def _devices(devices: Iterable[Device], since: Mapping[tuple[str, str], str]) -> list[dict[str, Any]]:
     room = MAX_PARTITIONS
     entries = []
     for device in devices:
-        entries.append(_device(device, room))
+        entry = _device(device, room)
+        known_since = since.get((entry["id"], entry["state"]))
+        entries.append(entry if known_since is None else {**entry, "since": known_since})
         room -= len(device.partitions)
     return entries
 

@@ -5,7 +5,17 @@ from typing import Any
 
 from agent.core.catalogue import parse_capability
 from agent.core.health import STATES, State
-from probes.facts import Accelerator, DeviceFault, Fabric, Health, Link, Mig, Partition, PciIdentity
+from probes.facts import (
+    Accelerator,
+    DeviceFault,
+    Fabric,
+    Health,
+    Link,
+    Mig,
+    NodeFacts,
+    Partition,
+    PciIdentity,
+)
 
 
 def accelerator_of(device: Mapping[str, Any]) -> Accelerator:
@@ -33,6 +43,17 @@ def accelerator_of(device: Mapping[str, Any]) -> Accelerator:
         link=_link_of(device.get("link")),
         fabric=_fabric_of(device.get("fabric")),
         health=Health(ecc_enabled=device["ecc"]) if "ecc" in device else None,
+    )
+
+
+def facts_of(record: Mapping[str, Any]) -> NodeFacts:
+    """Return the devices of a record as facts, for a process that has no past of its own."""
+    devices = (record.get("spec") or {}).get("devices", ())
+    return NodeFacts(
+        verdict="complete",
+        reason="ReadFromRecord",
+        message="read from the node's record",
+        accelerators=tuple(accelerator_of(device) for device in devices),
     )
 
 

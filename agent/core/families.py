@@ -1,0 +1,39 @@
+"""Metric families as plain values; the edge that serves them turns them into exposition text."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One series: its labels and its value."""
+
+    value: float
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """One metric with its samples, in base units."""
+
+    name: str
+    """Without the suffix that the exposition adds to a counter."""
+    kind: Literal["gauge", "counter"]
+    help: str
+    samples: tuple[Sample, ...] = ()
+
+
+def gauge(name: str, help_: str, samples: Iterable[Sample]) -> Family:
+    """Return a gauge."""
+    return Family(name=name, kind="gauge", help=help_, samples=tuple(samples))
+
+
+def counter(name: str, help_: str, samples: Iterable[Sample]) -> Family:
+    """Return a counter; `name` is without `_total`."""
+    return Family(name=name, kind="counter", help=help_, samples=tuple(samples))
+
+
+def one(value: float, **labels: str) -> Sample:
+    """Return one sample."""
+    return Sample(value=value, labels=labels)

@@ -1,0 +1,86 @@
+"""A Node as it is and the labels it should have → what to send, and what to leave alone."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agent.core.keys import AGENT_MANAGER, is_ours
+from agent.core.ownership import foreign_label_keys, owned_label_keys, owners
+
+DELETIONS_TO_YIELD = 3
+DELETIONS_WINDOW_SECONDS = 600.0
+FIRST_YIELD_SECONDS = 600.0
+LONGEST_YIELD_SECONDS = 6 * 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelPlan:
+    """One apply to a Node's labels."""
+
+    apply: Mapping[str, str]
+    """Exactly the keys to apply: what is left out here and owned by us goes."""
+    needed: bool
+    """Whether the live Node differs, so that there is anything to send."""
+    rivals: Mapping[str, str] = field(default_factory=dict)
+    """Keys that another manager owns, each with its name; they are left to it."""
+    orphans: Sequence[str] = ()
+    """Keys under our domains that nobody owns and we no longer produce; they are removed by name."""
+
+
+def plan_labels(node: Mapping[str, Any], desired: Mapping[str, str], *, domains: Sequence[str]) -> LabelPlan:
+    """Return what to send so that the Node's labels become `desired`.
+
+    `domains` are the present label domain and the former ones: keys under them that nobody owns (the bookkeeping was
+    lost) and that are not desired are ours to remove. A key that another manager owns is left to it, whatever its value.
+    """
+    live: Mapping[str, str] = node["metadata"].get("labels") or {}
+    rivals = foreign_label_keys(dict(node), desired, AGENT_MANAGER)
+    apply = {key: value for key, value in desired.items() if key not in rivals}
+    owned = owned_label_keys(dict(node), AGENT_MANAGER)
+    differs = any(live.get(key) != value for key, value in apply.items())
+    orphans = tuple(
+        key
+        for key in sorted(live)
+        if key not in desired
+        and any(is_ours(key, domain) for domain in domains)
+        and not owners(dict(node), ("metadata", "labels", key))
+    )
+    return LabelPlan(apply=apply, needed=differs or owned != set(apply), rivals=rivals, orphans=orphans)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contention:
+    """The memory of a rival that deletes our keys: three deletions in ten minutes and we yield, longer each time."""
+
+    applied: frozenset[str] = frozenset()
+    """Keys that the server held after our last apply."""
+    deletions: tuple[float, ...] = ()
+    """Monotonic times at which keys were found gone."""
+    yield_until: float | None = None
+    yield_seconds: float = FIRST_YIELD_SECONDS
+
+    def yielding(self, monotonic: float) -> bool:
+        """Tell whether labels are left alone for now."""
+        return self.yield_until is not None and monotonic < self.yield_until
+
+
+def contention_after_read(
+    contention: Contention, live: Mapping[str, str], monotonic: float, *, same_node: bool
+) -> Contention:
+    """Return the memory after a look at the live labels; a Node that was made again lost its labels to nobody."""
+    gone = contention.applied - live.keys()
+    if not same_node:
+        return replace(contention, applied=frozenset())
+    if not gone or contention.yielding(monotonic):
+        return contention
+    recent = [at for at in contention.deletions if monotonic - at <= DELETIONS_WINDOW_SECONDS]
+    recent.append(monotonic)
+    if len(recent) < DELETIONS_TO_YIELD:
+        return replace(contention, deletions=tuple(recent), applied=contention.applied - gone)
+    return replace(
+        contention,
+        deletions=(),
+        applied=frozenset(),
+        yield_until=monotonic + contention.yield_seconds,
+        yield_seconds=min(2 * contention.yield_seconds, LONGEST_YIELD_SECONDS),
+    )

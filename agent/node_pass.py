@@ -1,0 +1,239 @@
+"""One pass on a node: probe, derive, publish, report."""
+
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from agent.cluster import ACCELERATOR_NODES, NODES, Cluster, ClusterError, Object
+from agent.core.compat import gfd_labels
+from agent.core.conditions import labels_condition
+from agent.core.health import Instant, Track
+from agent.core.inventory import (
+    Inventory,
+    Options,
+    history_after,
+    inventory_of,
+    remembered,
+)
+from agent.core.keys import DEFAULT_DOMAIN
+from agent.core.label_plan import Contention, contention_after_read
+from agent.core.labels import labels_for
+from agent.core.outcomes import NodeReport, Published, PublishTally
+from agent.core.record import NodeIdentity, record_after_failure, record_for
+from agent.core.recorded import facts_of
+from agent.node_publish import apply_labels, apply_record
+from probes.facts import NodeFacts
+
+LOG = logging.getLogger(__name__)
+
+
+class Probe(Protocol):
+    """Asks the hardware once; blocks no longer than its own deadline."""
+
+    def __call__(self, cycle: int) -> NodeFacts:
+        """Return what was found; `cycle` counts from 1."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePassOptions:
+    """What an operator decides about one agent's passes."""
+
+    node_name: str
+    agent_version: str
+    domain: str = DEFAULT_DOMAIN
+    former_domains: tuple[str, ...] = ()
+    compat_labels: tuple[str, ...] = ()
+    heartbeat: timedelta = timedelta(minutes=15)
+    allow_simulated: bool = False
+    inventory: Options = dataclasses.field(default_factory=Options)
+
+
+class NodePass:
+    """The passes of one agent and what they remember from one to the next.
+
+    `cluster` is `None` where nothing is published. `jitter` returns a factor near 1 for the next heartbeat.
+    """
+
+    def __init__(
+        self,
+        probe: Probe,
+        cluster: Cluster | None,
+        options: NodePassOptions,
+        *,
+        now: Callable[[], Instant],
+        jitter: Callable[[], float],
+    ) -> None:
+        self._probe = probe
+        self._cluster = cluster
+        self._options = options
+        self._now = now
+        self._jitter = jitter
+        self._history: dict[str, Track] = {}
+        self._last_facts: NodeFacts | None = None
+        self._contention = Contention()
+        self._node_uid: str | None = None
+        self._next_heartbeat: float | None = None
+        self.report = NodeReport()
+
+    def run(self) -> NodeReport:
+        """Make one pass and return the report; only a bug raises."""
+        facts = self._probe(self.report.passes + 1)
+        self.report = replace(self.report, facts=facts, passes=self.report.passes + 1)
+        self._take(facts)
+        if self._cluster is not None:
+            self._publish(self._cluster, facts)
+        return self.report
+
+    def _take(self, facts: NodeFacts) -> None:
+        """Learn from a probe that could ask; one that could not changes nothing but the report."""
+        if not facts.asked:
+            LOG.warning(
+                "probe failed", extra={"verdict": facts.verdict, "reason": facts.reason, "why": facts.message}
+            )
+            return
+        now = self._now()
+        facts = remembered(facts, self._last_facts)
+        self._history = history_after(facts, self._history, now)
+        self._last_facts = facts
+        inventory = inventory_of(facts, options=self._options.inventory, history=self._history)
+        self._log_changes(inventory)
+        self.report = replace(
+            self.report,
+            inventory=inventory,
+            inventory_monotonic=now.monotonic,
+            inventory_wall=now.wall,
+        )
+
+    def _publish(self, cluster: Cluster, facts: NodeFacts) -> None:
+        if facts.simulated and not self._options.allow_simulated:
+            message = "facts of fake hardware are not published without --allow-simulated"
+            self._note(Published(target="labels", reason="SimulatedNotAllowed", message=message))
+            return
+        try:
+            node = cluster.get(NODES, self._options.node_name, cached=True)
+            record = cluster.get(ACCELERATOR_NODES, self._options.node_name, cached=True)
+        except ClusterError as error:
+            self._note(Published(target="labels", reason=type(error).__name__, message=str(error)))
+            return
+        if node is None:
+            message = f"there is no Node {self._options.node_name!r}; node_name must be the Node's name, not the host's"
+            self._note(Published(target="labels", reason="NodeNotFound", message=message))
+            return
+        self._remember_record(record)
+        labels = self._publish_labels(cluster, node)
+        self._note(labels, self._publish_record(cluster, node, record, facts, labels))
+
+    def _publish_labels(self, cluster: Cluster, node: Object) -> Published:
+        """Apply the labels of the last probe that could ask; before the first there is nothing to say."""
+        if self.report.inventory is None:
+            return Published(target="labels", reason="NothingToWrite")
+        monotonic = self._now().monotonic
+        live: Mapping[str, str] = node["metadata"].get("labels") or {}
+        same_node = self._node_uid in {None, node["metadata"]["uid"]}
+        self._node_uid = node["metadata"]["uid"]
+        self._contention = contention_after_read(self._contention, live, monotonic, same_node=same_node)
+        if self._contention.yielding(monotonic):
+            message = "another writer keeps deleting our labels; they are left alone for a while"
+            return Published(target="labels", reason="RivalDeletesLabels", message=message)
+        desired = self._desired_labels(self.report.inventory)
+        domains = (self._options.domain, *self._options.former_domains)
+        result = apply_labels(cluster, node, desired, domains=domains)
+        held = (result.node["metadata"].get("labels") or {}).keys()
+        if not result.published.failed:
+            self._contention = replace(self._contention, applied=frozenset(desired) & frozenset(held))
+        return result.published
+
+    def _desired_labels(self, inventory: Inventory) -> dict[str, str]:
+        labels = labels_for(inventory, domain=self._options.domain)
+        if "gfd" in self._options.compat_labels:
+            labels |= gfd_labels(inventory)
+        return labels
+
+    def _publish_record(
+        self, cluster: Cluster, node: Object, live: Object | None, facts: NodeFacts
+    ) -> Published:
+        now = self._now()
+        identity = NodeIdentity(name=node["metadata"]["name"], uid=node["metadata"]["uid"])
+        inventory = self.report.inventory
+        if facts.asked and inventory is not None:
+            if not inventory.devices and live is None:
+                return Published(target="record", reason="NothingToWrite")
+            desired = record_for(
+                inventory,
+                identity,
+                now=now.wall,
+                agent_version=self._options.agent_version,
+                previous=live,
+                extra_conditions=(labels_condition(labels),),
+            )
+            heartbeat_due = self._heartbeat_due(live, now)
+        else:
+            desired = record_after_failure(
+                facts, identity, now=now.wall, agent_version=self._options.agent_version, previous=live or {}
+            )
+            heartbeat_due = False
+        published = apply_record(cluster, live, desired, heartbeat_due=heartbeat_due)
+        if published.written:
+            self._next_heartbeat = now.monotonic + self._heartbeat_seconds()
+        return published
+
+    def _heartbeat_due(self, live: Object | None, now: Instant) -> bool:
+        """Tell whether the record must be renewed; the first look takes its age from what it says itself."""
+        if self._next_heartbeat is None:
+            rest = self._heartbeat_seconds() - _age_seconds(live, now.wall)
+            self._next_heartbeat = now.monotonic + max(0.0, rest)
+        return now.monotonic >= self._next_heartbeat
+
+    def _heartbeat_seconds(self) -> float:
+        return self._options.heartbeat.total_seconds() * self._jitter()
+
+    def _remember_record(self, record: Object | None) -> None:
+        """Take the devices of the live record as the past of a process that has none of its own."""
+        if self._last_facts is None and record is not None:
+            self._last_facts = facts_of(record)
+
+    def _note(self, *published: Published) -> None:
+        tallies = dict(self.report.tallies)
+        for outcome in published:
+            tallies[outcome.target] = _counted(tallies.get(outcome.target), outcome, self._now().wall)
+            if outcome.failed:
+                fields = {"target": outcome.target, "reason": outcome.reason, "why": outcome.message}
+                LOG.warning("not published", extra=fields)
+            elif outcome.written:
+                LOG.info("published", extra={"target": outcome.target, "node": self._options.node_name})
+        self.report = replace(self.report, published=published, tallies=tallies)
+
+    def _log_changes(self, inventory: Inventory) -> None:
+        before = (
+            {device.key: device.assessment.state for device in self.report.inventory.devices}
+            if (self.report.inventory)
+            else {}
+        )
+        for device in inventory.devices:
+            if before.get(device.key, "ok") != device.assessment.state:
+                fields: dict[str, Any] = {
+                    "device": device.key,
+                    "state": device.assessment.state,
+                    "reasons": ",".join(device.assessment.reasons),
+                }
+                LOG.warning("device changed state", extra=fields)
+
+
+def _counted(tally: PublishTally | None, outcome: Published, now: datetime) -> PublishTally:
+    tally = tally or PublishTally()
+    if outcome.failed:
+        failures = {**tally.failures, outcome.reason: tally.failures.get(outcome.reason, 0) + 1}
+        return replace(tally, failures=failures)
+    return replace(tally, writes=tally.writes + outcome.written, last_success=now)
+
+
+def _age_seconds(record: Object | None, now: datetime) -> float:
+    observed = ((record or {}).get("spec") or {}).get("observedAt")
+    if observed is None:
+        return 0.0
+    # A record from the future was written by a clock that was wrong; it counts as new.
+    return max(0.0, (now - datetime.fromisoformat(observed)).total_seconds())

@@ -1,0 +1,147 @@
+"""Writes what an agent knows to its own Node and its own record, and nothing else: read, compare, apply on difference."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent.cluster import (
+    ACCELERATOR_NODES,
+    NODES,
+    Cluster,
+    ClusterError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    Object,
+)
+from agent.core.keys import AGENT_MANAGER
+from agent.core.label_plan import LabelPlan, plan_labels
+from agent.core.outcomes import Published, PublishTarget
+
+# Fields of a record that change without anything having changed.
+_UNREMARKABLE = ("observedAt",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelResult:
+    """What applying labels came to, and the Node as the server then holds it."""
+
+    published: Published
+    node: Object
+
+
+def apply_labels(
+    cluster: Cluster, node: Object, desired: Mapping[str, str], *, domains: Sequence[str]
+) -> LabelResult:
+    """Make the Node's labels `desired`, as far as other managers and admission allow; no `ClusterError` leaves."""
+    plan = plan_labels(node, desired, domains=domains)
+    try:
+        node = _without_orphans(cluster, node, plan.orphans)
+        if not plan.needed:
+            return _label_result(plan, node, written=bool(plan.orphans))
+        return _send_labels(cluster, node, plan)
+    except ClusterError as error:
+        return LabelResult(published=_refused("labels", error, plan.rivals), node=node)
+
+
+def apply_record(cluster: Cluster, live: Object | None, desired: Object, *, heartbeat_due: bool) -> Published:
+    """Write the record when it says something new, or when its heartbeat is due; no `ClusterError` leaves."""
+    if live is not None and _owner_uid(live) not in {None, _owner_uid(desired)}:
+        message = (
+            "the record belongs to a Node of this name that was deleted; waiting for the garbage collector"
+        )
+        return Published(target="record", reason="OwnerIsGone", message=message)
+    if live is not None and not heartbeat_due and _content(live) == _content(desired):
+        return Published(target="record")
+    try:
+        cluster.apply(ACCELERATOR_NODES, desired, manager=AGENT_MANAGER, force=True)
+    except ClusterError as error:
+        return _refused("record", error, {})
+    return Published(target="record", written=True, reason="Written")
+
+
+def _send_labels(cluster: Cluster, node: Object, plan: LabelPlan) -> LabelResult:
+    """Apply once, and once more without the keys that the server named: one bad key must not cost the others."""
+    try:
+        return _label_result(plan, _apply(cluster, node, plan.apply), written=True)
+    except (Conflict, Forbidden) as error:
+        named = _named_keys(error, plan.apply)
+        if not named:
+            raise
+    kept = {key: value for key, value in plan.apply.items() if key not in named}
+    written = _apply(cluster, node, kept)
+    published = Published(
+        target="labels",
+        written=True,
+        reason="PartlyRefused",
+        message="the API server refused some keys: "
+        + "; ".join(f"{key}: {why}" for key, why in named.items()),
+        left_out=named,
+        rivals=plan.rivals,
+    )
+    return LabelResult(published=published, node=written)
+
+
+def _apply(cluster: Cluster, node: Object, labels: Mapping[str, str]) -> Object:
+    metadata = node["metadata"]
+    body = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        # The uid keeps an apply from making a Node that is gone, and from labelling its successor unread.
+        "metadata": {"name": metadata["name"], "uid": metadata["uid"], "labels": dict(labels)},
+    }
+    return cluster.apply(NODES, body, manager=AGENT_MANAGER)
+
+
+def _without_orphans(cluster: Cluster, node: Object, orphans: Sequence[str]) -> Object:
+    if not orphans:
+        return node
+    patch = {"metadata": {"labels": dict.fromkeys(orphans)}}
+    return cluster.merge_patch(NODES, node["metadata"]["name"], patch, manager=AGENT_MANAGER)
+
+
+def _label_result(plan: LabelPlan, node: Object, *, written: bool) -> LabelResult:
+    held = node["metadata"].get("labels") or {}
+    lost = sorted(key for key, value in plan.apply.items() if held.get(key) != value)
+    if lost:
+        # The answer is believed, not the status code: a patch of the wrong shape is answered with 200 as well.
+        message = f"the API server accepted the labels but does not hold {', '.join(lost)}"
+        published = Published(target="labels", written=written, reason="NotHeld", message=message)
+    else:
+        reason = "Written" if written else "Unchanged"
+        published = Published(target="labels", written=written, reason=reason, rivals=plan.rivals)
+    return LabelResult(published=published, node=node)
+
+
+def _named_keys(error: Conflict | Forbidden, sent: Mapping[str, str]) -> dict[str, str]:
+    """Return the keys that a refusal is about; keys hold dots, so they are looked up among those that were sent."""
+    if isinstance(error, Conflict):
+        fields = {conflict.field: conflict.manager for conflict in error.conflicts}
+        owners = {key: fields.get(f".metadata.labels.{key}") for key in sent}
+        return {key: f"owned by {manager}" for key, manager in owners.items() if manager is not None}
+    return {key: str(error) for key in sent if error.denied and _mentions(str(error), key)}
+
+
+def _mentions(message: str, key: str) -> bool:
+    """Tell whether the key stands in the message as a word of its own, not as the beginning of a longer one."""
+    rest = message.split(key)[1:]
+    return any(not tail[:1] or tail[0] not in "abcdefghijklmnopqrstuvwxyz0123456789-_./" for tail in rest)
+
+
+def _refused(target: PublishTarget, error: ClusterError, rivals: Mapping[str, str]) -> Published:
+    reason = "NodeWasRecreated" if _names_uid(error) else type(error).__name__
+    return Published(target=target, reason=reason, message=str(error), rivals=rivals)
+
+
+def _names_uid(error: ClusterError) -> bool:
+    return isinstance(error, Invalid) and "metadata.uid" in error.fields
+
+
+def _owner_uid(record: Mapping[str, Any]) -> str | None:
+    owners: list[dict[str, str]] = record.get("metadata", {}).get("ownerReferences") or [{}]
+    return owners[0].get("uid")
+
+
+def _content(record: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    spec = {key: value for key, value in (record.get("spec") or {}).items() if key not in _UNREMARKABLE}
+    return spec, record.get("status")

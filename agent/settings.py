@@ -1,0 +1,270 @@
+"""What an operator may set: flags, then environment (`ACCELERATOR_…`), then a YAML file, then the defaults.
+
+Every setting is one field of `Settings`; its flag, its variable and its key in the file are made from the field's name,
+and so is the table in the documentation. A key that is not known is an error that names the nearest one.
+"""
+
+import argparse
+import dataclasses
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+import yaml
+
+from agent.core.keys import DEFAULT_DOMAIN, domain_problem
+
+ENVIRONMENT_PREFIX = "ACCELERATOR_"
+MAX_SETTINGS_BYTES = 1024 * 1024
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+VendorProbe = Literal["nvidia"]
+
+
+class SettingsError(Exception):
+    """A setting that cannot be used; the message names it, its value and what would do."""
+
+
+class Duration(float):
+    """Seconds, written `90s`, `5m` or `1h`."""
+
+    __slots__ = ()
+
+
+def setting(doc: str, *, default: Any = None, by: str = "operator") -> Any:  # noqa: ANN401  # as dataclasses.field
+    """Return a field with its documentation and who sets it."""
+    metadata = {"doc": doc, "by": by}
+    if isinstance(default, dict | list):
+        return field(default_factory=default.copy, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All settings of all commands, each with its default."""
+
+    node_name: str | None = setting(
+        "Name of the Node this agent runs on; never guessed from the host name.",
+        by="manifest (downward API `spec.nodeName`)",
+    )
+    probe_interval: Duration = setting("Time between two probes of the hardware.", default=Duration(60))
+    probe_timeout: Duration = setting(
+        "Time after which a probe that does not answer is abandoned.", default=Duration(30)
+    )
+    stale_after: Duration = setting(
+        "Age of the last good probe from which device metrics are withdrawn.", default=Duration(300)
+    )
+    exit_after: Duration = setting(
+        "Time without an answer, although the bus shows GPUs, after which the process exits so that a new "
+        "container gets the devices.",
+        default=Duration(900),
+    )
+    heartbeat: Duration = setting(
+        "Longest time that the record stays without being written again; jittered.", default=Duration(900)
+    )
+    record_stale_after: Duration = setting(
+        "Age of a record's observedAt from which the controller calls it stale.", default=Duration(2400)
+    )
+    label_domain: str = setting("Domain of all label keys and annotations.", default=DEFAULT_DOMAIN)
+    former_domains: tuple[str, ...] = setting(
+        "Label domains that were used before; their keys are removed from the Node.", default=()
+    )
+    class_names: dict[str, str] = setting(
+        "Canonical class name to the name to publish instead; the same for agents and controller.", default={}
+    )
+    mig_strategy: Literal["mixed", "single"] = setting(
+        "The device plugin's strategy: `single` offers partitions as nvidia.com/gpu.", default="mixed"
+    )
+    compat_labels: tuple[Literal["gfd"], ...] = setting(
+        "Further label families to write where nobody else owns them: `gfd` for nvidia.com/gpu.*.", default=()
+    )
+    probes: tuple[VendorProbe, ...] = setting("Vendors to probe for.", default=("nvidia",))
+    allow_simulated: bool = setting("Publish facts of fake hardware to a cluster.", default=False)
+    resources: Literal["none", "per-accelerator"] = setting(
+        "Whether classes name the extended resource of one accelerator; it overrides a runtime's GPU count in OME.",
+        default="none",
+    )
+    price_list: dict[str, dict[str, str]] = setting(
+        "Class name to {perHour, spotPerHour, perMillionTokens, tier}, per accelerator.", default={}
+    )
+    feature_additions: dict[str, list[str]] = setting(
+        "Class name to features that its class states beside those found.", default={}
+    )
+    feature_removals: dict[str, list[str]] = setting(
+        "Class name to features that its class does not state.", default={}
+    )
+    kueue_flavors: dict[str, str] = setting(
+        "Class name to the Kueue ResourceFlavor that its class names.", default={}
+    )
+    volcano_gpu_types: dict[str, str] = setting(
+        "Class name to the Volcano GPU type that its class names.", default={}
+    )
+    excluded_fields: tuple[str, ...] = setting(
+        "Fields of a class's spec that are never written, as paths such as `capabilities.clockSpeedMHz`.",
+        default=(),
+    )
+    namespace: str = setting(
+        "Namespace of the controller's Lease.",
+        default="accelerator-system",
+        by="manifest (downward API `metadata.namespace`)",
+    )
+    identity: str | None = setting(
+        "Name under which this replica holds the Lease; the host name where absent.",
+        by="manifest (downward API `metadata.name`)",
+    )
+    listen: str = setting("Address and port of metrics, health and the page.", default="[::]:9478")
+    host_root: str = setting("Where the host's /sys, /proc and /dev are seen.", default="/")
+    kubeconfig: str | None = setting(
+        "Path of a kubeconfig file; absent: in-cluster, else KUBECONFIG, else ~/.kube/config."
+    )
+    context: str | None = setting("Context of the kubeconfig file.")
+    log_level: Literal["debug", "info", "warning", "error"] = setting(
+        "Least severity to log.", default="info"
+    )
+    log_format: Literal["text", "json"] = setting("Form of a log line.", default="text")
+
+    def __post_init__(self) -> None:
+        """Refuse what no process can run with."""
+        for domain in (self.label_domain, *self.former_domains):
+            problem = domain_problem(domain)
+            if problem is not None:
+                raise SettingsError(problem)
+        for name in ("probe_interval", "probe_timeout", "stale_after", "exit_after", "heartbeat"):
+            if getattr(self, name) <= 0:
+                raise SettingsError(f"{name} must be longer than 0s, it is {getattr(self, name):g}s")
+
+
+def add_settings_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add `--config` and a flag for every setting; a flag that is not given leaves the setting to the next source."""
+    parser.add_argument("--config", metavar="FILE", help="YAML file of settings")
+    group = parser.add_argument_group(
+        "settings", "also ACCELERATOR_<NAME> in the environment, or a key in --config"
+    )
+    for entry in dataclasses.fields(Settings):
+        flag = "--" + entry.name.replace("_", "-")
+        kind = _HINTS[entry.name]
+        if kind is bool:
+            group.add_argument(
+                flag, action=argparse.BooleanOptionalAction, default=None, help=entry.metadata["doc"]
+            )
+        else:
+            group.add_argument(flag, metavar=metavar_of(entry.name), default=None, help=entry.metadata["doc"])
+
+
+def load_settings(arguments: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:
+    """Return the settings; `arguments` are parsed flags, of which those that are `None` were not given."""
+    file_path = arguments.get("config") or environment.get(ENVIRONMENT_PREFIX + "CONFIG")
+    values: dict[str, Any] = {}
+    if file_path:
+        values |= {
+            name: _read(name, value, f"{file_path}: {name}")
+            for name, value in _file_values(file_path).items()
+        }
+    values |= _environment_values(environment)
+    for name in _HINTS:
+        if arguments.get(name) is not None:
+            values[name] = _read(name, arguments[name], "--" + name.replace("_", "-"))
+    return Settings(**values)
+
+
+def setting_names() -> tuple[str, ...]:
+    """Return the names of all settings, in the order they are documented."""
+    return tuple(_HINTS)
+
+
+def metavar_of(name: str) -> str:
+    """Return what stands for a setting's value in help and documentation."""
+    kind = _HINTS[name]
+    if kind is Duration:
+        return "DURATION"
+    if get_origin(kind) is Literal:
+        return "|".join(get_args(kind))
+    if get_origin(kind) is tuple:
+        return "A,B"
+    return "A=B,…" if get_origin(kind) is dict else "TEXT"
+
+
+def parse_duration(text: object, where: str) -> Duration:
+    """Return seconds of `90s`, `5m`, `1h`, `1h30m`; a bare number is refused, since its unit would be a guess."""
+    parts = _DURATION.findall(str(text))
+    if not parts or "".join(number + unit for number, unit in parts) != str(text):
+        raise SettingsError(f"{where}: {text!r} is not a duration; write it like 90s, 5m or 1h")
+    return Duration(sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts))
+
+
+_HINTS: dict[str, Any] = {
+    name: next((part for part in get_args(kind) if part is not type(None)), kind)
+    if type(None) in get_args(kind)
+    else kind
+    for name, kind in get_type_hints(Settings).items()
+}
+
+
+# Environment variables that belong to a command rather than to a setting.
+COMMAND_VARIABLES = frozenset({"CONFIG", "FAKE"})
+
+
+def _environment_values(environment: Mapping[str, str]) -> dict[str, Any]:
+    values = {}
+    for variable, text in environment.items():
+        name = variable.removeprefix(ENVIRONMENT_PREFIX)
+        if name == variable or name in COMMAND_VARIABLES:
+            continue
+        if name.lower() not in _HINTS:
+            raise SettingsError(f"{variable} is not a setting{_nearest(name.lower(), ENVIRONMENT_PREFIX)}")
+        values[name.lower()] = _read(name.lower(), text, variable)
+    return values
+
+
+def _file_values(path: str) -> dict[str, Any]:
+    try:
+        content = Path(path).read_bytes()[: MAX_SETTINGS_BYTES + 1]
+    except OSError as error:
+        raise SettingsError(f"the settings file {path} cannot be read: {error.strerror}") from error
+    if len(content) > MAX_SETTINGS_BYTES:
+        raise SettingsError(f"the settings file {path} is larger than 1 MiB")
+    try:
+        document = yaml.safe_load(content) or {}
+    except yaml.YAMLError as error:
+        raise SettingsError(f"the settings file {path} is not YAML: {error}") from error
+    if not isinstance(document, dict):
+        raise SettingsError(f"the settings file {path} must hold keys and values")
+    for name in document:
+        if name not in _HINTS:
+            raise SettingsError(f"{path}: {name!r} is not a setting{_nearest(str(name), '')}")
+    return document
+
+
+def _nearest(name: str, prefix: str) -> str:
+    close = difflib.get_close_matches(name, _HINTS, n=1)
+    return f"; did you mean {prefix + (close[0].upper() if prefix else close[0])}?" if close else ""
+
+
+def _read(name: str, value: object, where: str) -> Any:  # noqa: ANN401  # the type is the setting's
+    kind = _HINTS[name]
+    if kind is Duration:
+        return parse_duration(value, where)
+    if isinstance(value, str) and get_origin(kind) is tuple:
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if isinstance(value, str) and get_origin(kind) is dict:
+        value = _pairs(value, where)
+    try:
+        return msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{where}: {value!r} cannot be used: {error}") from error
+
+
+def _pairs(text: str, where: str) -> dict[str, str]:
+    pairs = {}
+    for part in text.split(","):
+        key, separator, value = part.partition("=")
+        if not separator:
+            raise SettingsError(f"{where}: {part!r} must be written key=value")
+        pairs[key.strip()] = value.strip()
+    return pairs
