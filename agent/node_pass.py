@@ -154,7 +154,7 @@ class NodePass:
         return labels
 
     def _publish_record(
-        self, cluster: Cluster, node: Object, live: Object | None, facts: NodeFacts
+        self, cluster: Cluster, node: Object, live: Object | None, facts: NodeFacts, labels: Published
     ) -> Published:
         now = self._now()
         identity = NodeIdentity(name=node["metadata"]["name"], uid=node["metadata"]["uid"])

@@ -8,6 +8,7 @@ from agent.core.families import Family, Sample, counter, gauge, one
 from agent.core.health import STATES
 from agent.core.inventory import Device, Inventory
 from agent.core.outcomes import NodeReport
+from probes.facts import Health
 
 BYTES_PER_GB = 10**9
 
@@ -91,12 +92,12 @@ def _health_families(devices: Iterable[Device]) -> Iterator[Family]:
     yield counter(
         "accelerator_device_ecc_uncorrected_errors",
         "Uncorrected ECC errors since the driver was loaded.",
-        _readings(devices, lambda device: device.facts.health and device.facts.health.ecc_uncorrected_errors),
+        _readings(devices, lambda device: _health(device).ecc_uncorrected_errors),
     )
     yield gauge(
         "accelerator_device_persistence_mode",
         "0 where persistence mode is off, so that each first query costs seconds.",
-        _readings(devices, lambda device: device.facts.health and device.facts.health.persistence_mode),
+        _readings(devices, lambda device: _health(device).persistence_mode),
     )
 
 
@@ -228,6 +229,10 @@ def _info(device: Device, driver_version: str) -> Sample:
     return Sample(value=1, labels=labels)
 
 
+def _health(device: Device) -> Health:
+    return device.facts.health or Health()
+
+
 def _class_of(device: Device) -> str:
     return device.description.class_name if device.description else "unknown"
 
@@ -244,12 +249,12 @@ def _peaks(device: Device) -> Iterator[Sample]:
 
 
 def _rows_remapped(device: Device) -> int | None:
-    rows = device.facts.health.row_remapping if device.facts.health else None
+    rows = _health(device).row_remapping
     return None if rows is None else rows.corrected + rows.uncorrectable
 
 
 def _remap_pending(device: Device) -> bool | None:
-    rows = device.facts.health.row_remapping if device.facts.health else None
+    rows = _health(device).row_remapping
     return None if rows is None else rows.pending
 
 
