@@ -1,0 +1,111 @@
+"""The pytest fixtures of the control plane: one cluster a session, started on first use, clean for each test."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.objects import (
+    CLASS_CRD,
+    MINIMAL_CLASS_CRD,
+    install_base,
+    install_class_crd,
+    install_crd,
+    remove_class_crd,
+    remove_objects,
+)
+from tests.cluster.program import Program, ProgramUnavailableError, find_or_build
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test that reaches the control plane, so that `-m "not cluster"` leaves it out."""
+    for item in items:
+        if "cluster_program" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.cluster)
+
+
+@pytest.fixture(scope="session")
+def cluster_program(pytestconfig: pytest.Config) -> Program:
+    """Etcd, Kubernetes and kubectl, built on first use; where that cannot be, the tests are skipped, in CI they fail."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+
+    def say(text: str) -> None:
+        with capture.global_and_fixture_disabled():
+            # A build of minutes must not look like a hang.
+            sys.stderr.write(f"\n{text}\n")
+
+    try:
+        return find_or_build(say)
+    except ProgramUnavailableError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"no control plane to test on: {error}", pytrace=False)
+        pytest.skip(f"no control plane to test on: {error}")
+
+
+@pytest.fixture(scope="session")
+def new_control_plane(
+    cluster_program: Program, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], ControlPlane]]:
+    """Make further, empty control planes, for tests that need one to themselves; each ends with the session."""
+    made: list[ControlPlane] = []
+
+    def make() -> ControlPlane:
+        plane = ControlPlane(cluster_program, tmp_path_factory.mktemp("cluster"))
+        made.append(plane)
+        plane.start()
+        return plane
+
+    yield make
+    for plane in made:
+        plane.stop()
+
+
+@pytest.fixture(scope="session")
+def control_plane(new_control_plane: Callable[[], ControlPlane]) -> ControlPlane:
+    """The session's etcd and API server, with both definitions and our namespace, accounts, rights and policy."""
+    plane = new_control_plane()
+    install_base(plane.admin)
+    install_crd(plane.admin, CLASS_CRD)
+    return plane
+
+
+@pytest.fixture
+def fresh_cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """The control plane without any Node, record, class, Pod, Event or Lease; what the test leaves is removed."""
+    remove_objects(control_plane.admin)
+    yield control_plane
+    remove_objects(control_plane.admin)
+    control_plane.close_clients()
+
+
+@pytest.fixture(scope="module")
+def controllers(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """The control plane with the garbage collector and the workload controllers running, for one test module."""
+    control_plane.start_controllers()
+    yield control_plane
+    control_plane.stop_controllers()
+
+
+@pytest.fixture(scope="module")
+def controllers_and_scheduler(controllers: ControlPlane) -> ControlPlane:
+    """The control plane with controllers and scheduler running, for one test module."""
+    controllers.start_scheduler()
+    return controllers
+
+
+@pytest.fixture
+def minimal_classes(fresh_cluster: ControlPlane) -> Iterator[ControlPlane]:
+    """A fresh cluster with the minimal variant of OME's definition, whose `spec` and `status` are one value each."""
+    install_class_crd(fresh_cluster.admin, MINIMAL_CLASS_CRD)
+    yield fresh_cluster
+    install_class_crd(fresh_cluster.admin, CLASS_CRD)
+
+
+@pytest.fixture
+def no_classes(fresh_cluster: ControlPlane) -> Iterator[ControlPlane]:
+    """A fresh cluster without OME's definition of `AcceleratorClass`."""
+    remove_class_crd(fresh_cluster.admin)
+    yield fresh_cluster
+    install_class_crd(fresh_cluster.admin, CLASS_CRD)

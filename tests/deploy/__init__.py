@@ -1,0 +1,1 @@
+"""The manifests, applied to a real API server as they are."""
