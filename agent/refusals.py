@@ -69,7 +69,8 @@ def _field_conflicts(details: Mapping[str, Any]) -> tuple[FieldConflict, ...]:
 
 def _fields(details: Mapping[str, Any]) -> tuple[str, ...]:
     named = [cause.get("field", "") for cause in details.get("causes") or ()]
-    return tuple(dict.fromkeys(field for field in named if field))
+    # "<nil>" stands where the object could not be decoded at all.
+    return tuple(dict.fromkeys(field for field in named if field not in {"", "<nil>"}))
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

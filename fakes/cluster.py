@@ -394,13 +394,13 @@ class FakeCluster:
         _check_preconditions(live, body)
         roots = _writable_roots(kind, applier.subresource)
         config = _only(body, roots)
-        owners = owners_of(live)
+        owners = owners_of(live) or [_before_first_apply(kind, live)]
         before = next((o for o in owners if o.identity == applier.identity), applier)
         others = [o for o in owners if o.identity != applier.identity]
         asked = field_set(config, kind.schema)
         result = merged(_without_managed(live), _without_identity(config), kind.schema)
         given_up = before.fields - asked - frozenset(path for o in others for path in o.fields)
-        result = without(result, given_up, kind.schema)
+        result = _with_containers(without(result, given_up, kind.schema) or {}, config)
         changed = difference(live, result, kind.schema)
         taken = changed.added | changed.modified
         conflicts = [(o.manager, path) for o in others for path in sorted(o.fields & taken)]
@@ -428,8 +428,10 @@ class FakeCluster:
             subresource=subresource,
         )
         sent = new["metadata"].get("managedFields", ...)
-        # An empty list, or one empty entry, is the documented way to forget all owners.
-        owners = [] if sent in ([], [{}]) else owners_of(live)
+        owners = owners_of(live)
+        if sent in ([], [{}]) or not owners:
+            # The documented way to forget all owners; after it nobody's updates are noted until the next apply.
+            return self._commit(kind, live, result, [])
         before = next((o for o in owners if o.identity == writer.identity), writer)
         kept = [
             give(o, o.fields - taken - lost, time=o.time) for o in owners if o.identity != writer.identity
@@ -561,15 +563,17 @@ def _as_listed(kind: _Type, obj: Object) -> Object:
 
 
 def _selects(selector: str | None, labels: dict[str, str]) -> bool:
-    for part in (selector or "").split(","):
-        name, found, value = part.strip().partition("=")
-        if not name:
-            continue
-        if found and labels.get(name.rstrip("!")) != value.lstrip("="):
-            return name.endswith("!")
-        if not found and (name.lstrip("!") in labels) == name.startswith("!"):
-            return False
-    return True
+    return all(_matches(part.strip(), labels) for part in (selector or "").split(",") if part.strip())
+
+
+def _matches(part: str, labels: dict[str, str]) -> bool:
+    name, unequal, value = part.partition("!=")
+    if unequal:
+        return labels.get(name) != value
+    name, equal, value = part.partition("=")
+    if equal:
+        return labels.get(name) == value.removeprefix("=")
+    return (part.lstrip("!") in labels) != part.startswith("!")
 
 
 def _writable_roots(kind: _Type, subresource: str) -> frozenset[str]:
@@ -604,6 +608,21 @@ def _without_identity(config: Object) -> Object:
         return config
     dropped = {"uid", "resourceVersion", "managedFields", "creationTimestamp", "generation"}
     return {**config, "metadata": {k: v for k, v in config["metadata"].items() if k not in dropped}}
+
+
+def _before_first_apply(kind: _Type, live: Object) -> Owner:
+    fields = field_set(_without_managed(live), kind.schema)
+    api_version = kind.resource.api_version
+    return Owner(manager="before-first-apply", operation="Update", api_version=api_version, fields=fields)
+
+
+def _with_containers(result: Object, config: Object) -> Object:
+    """Give back objects that were emptied by what was left out, but still hold something in what was applied."""
+    kept = dict(result)
+    for name, value in config.items():
+        if isinstance(value, dict) and value and isinstance(kept.get(name, {}), dict):
+            kept[name] = _with_containers(kept.get(name, {}), value)
+    return kept
 
 
 def _settled_metadata(live: Object, new: Object, roots: frozenset[str]) -> Object:
