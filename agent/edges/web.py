@@ -1,0 +1,180 @@
+"""The port for people and machines: `/metrics`, `/healthz`, `/readyz` and a small page at `/`.
+
+Everything is answered from what is already known, in milliseconds; nothing is asked of the hardware or the cluster.
+"""
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from agent.core.families import Family
+
+LOG = logging.getLogger(__name__)
+
+MAX_CONNECTIONS = 64
+SOCKET_TIMEOUT_SECONDS = 10.0
+MAX_TARGET_BYTES = 2048
+
+_PLAIN = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What the port tells; each is called once a request and must return at once."""
+
+    families: Callable[[], Iterable[Family]]
+    alive: Callable[[], tuple[bool, str]]
+    """Whether the main loop runs, and a line for people."""
+    ready: Callable[[], tuple[bool, str]]
+    """Whether the first pass was tried, and a line for people."""
+    page: Callable[[], str]
+    """HTML."""
+
+
+def exposition(families: Iterable[Family], accept: str = "") -> tuple[bytes, str]:
+    """Return the families in the format that `accept` asks for (OpenMetrics or Prometheus text), and its type."""
+    registry = CollectorRegistry()
+    registry.register(_Snapshot(families))
+    encode, content_type = choose_encoder(accept)
+    return encode(registry), content_type
+
+
+class WebServer:
+    """Serves `Answers` on one port, IPv6 and IPv4, with bounded connections, requests and time."""
+
+    def __init__(self, listen: str, answers: Answers) -> None:
+        host, port = parse_listen(listen)
+        self._server = _Server((host, port), answers)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="web", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """Return the port that is listened on, also where 0 asked for any."""
+        return int(self._server.server_address[1])
+
+    def start(self) -> None:
+        """Start to answer."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop to answer and free the port."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """Return host and port of `[::]:9478`, `127.0.0.1:0` or `:9478` (all addresses); `ValueError` for anything else."""
+    host, separator, port = text.rpartition(":")
+    if not separator or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"listen {text!r} must be written ADDRESS:PORT, such as [::]:9478 or 127.0.0.1:9478")
+    return host.strip("[]") or "::", int(port)
+
+
+class _Snapshot(Collector):
+    def __init__(self, families: Iterable[Family]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._families:
+            names = sorted({name for sample in family.samples for name in sample.labels})
+            metric = _METRICS[family.kind](family.name, family.help, labels=names)
+            for sample in family.samples:
+                metric.add_metric([sample.labels.get(name, "") for name in names], sample.value)
+            yield metric
+
+
+_METRICS: dict[str, Callable[..., Any]] = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily}
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, address: tuple[str, int], answers: Answers) -> None:
+        self.answers = answers
+        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        try:
+            super().__init__(address, _Handler)
+        except OSError:
+            if address[0] != "::":
+                raise
+            # A machine without IPv6 has no dual-stack socket to give.
+            self.address_family = socket.AF_INET
+            super().__init__(("0.0.0.0", address[1]), _Handler)  # noqa: S104  # all addresses were asked for
+
+    def server_bind(self) -> None:
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # as the base class
+        if not self._slots.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # as the base class
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._slots.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401, ARG002  # as the base class
+        LOG.debug("a request failed", exc_info=True)  # noqa: LOG014  # called from its except clause
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version = "accelerator-agent"
+    sys_version = ""
+    timeout = SOCKET_TIMEOUT_SECONDS
+    server: _Server
+
+    def do_GET(self) -> None:
+        path = self.path.split("?", 1)[0]
+        answers = self.server.answers
+        if len(self.path) > MAX_TARGET_BYTES:
+            self._send(HTTPStatus.REQUEST_URI_TOO_LONG, b"the address is too long\n", _PLAIN)
+        elif path == "/metrics":
+            body, content_type = exposition(answers.families(), self.headers.get("Accept") or "")
+            self._send(HTTPStatus.OK, body, content_type)
+        elif path == "/healthz":
+            self._verdict(*answers.alive())
+        elif path == "/readyz":
+            self._verdict(*answers.ready())
+        elif path == "/":
+            self._send(HTTPStatus.OK, answers.page().encode(), "text/html; charset=utf-8")
+        else:
+            self._send(HTTPStatus.NOT_FOUND, b"try /, /metrics, /healthz or /readyz\n", _PLAIN)
+
+    do_HEAD = do_GET  # noqa: N815  # the name that the base class looks for
+
+    def _verdict(self, good: bool, line: str) -> None:
+        status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
+        self._send(status, f"{line}\n".encode(), _PLAIN)
+
+    def _send(self, status: HTTPStatus, body: bytes, content_type: str) -> None:
+        with contextlib.suppress(OSError):  # the client has gone
+            self.send_response(status)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("X-Content-Type-Options", "nosniff")
+            self.send_header("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401  # as the base class
+        LOG.debug(format, *args)
