@@ -1,0 +1,174 @@
+"""What a probe's child tells while it works, one line each, and how the host says that a child ended.
+
+A line is a letter, a device index (or `-`), a blank and JSON, so that the host can pass it on without reading it.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from probes.facts import Accelerator, DeviceFiles, Driver, Host, PciFunction
+
+MAX_BYTES = 1 << 20
+"""A child that tells more than this is ended: no machine has so much to say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What files say, whether or not NVML answers."""
+
+    host: Host = field(default_factory=Host)
+    pci: tuple[PciFunction, ...] | None = None
+    device_files: DeviceFiles = field(default_factory=DeviceFiles)
+    kernel_module_version: str | None = None
+    integrated_gpu: bool = False
+    """The device tree is an NVIDIA system on chip's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """NVML is open: the driver, and how many devices it says it has."""
+
+    driver: Driver
+    count: int | None
+    """`None`: it would not say, or named a number that no machine has."""
+    error: int | None = None
+    """NVML code of the count where that failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """NVML did not open."""
+
+    code: int
+    library_path: str | None = None
+    """Where the library lies that refused; `None` when there is none."""
+    control_device_opens: bool = True
+    """False: this process may not open `/dev/nvidiactl`, whatever its mode says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """How one child ended."""
+
+    ended: Literal["finished", "deadline", "crash", "oversize", "not-started"]
+    """`not-started`: too many children that cannot be killed are still there."""
+    device: int | None = None
+    """The device that was being asked; `None`: the library as a whole, or the machine's files."""
+    call: str | None = None
+    """The function that did not return."""
+    signal: int | None = None
+    """That ended it, for a crash."""
+    exit_status: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One probe, as the parent asks for it."""
+
+    cycle: int
+    leave_out: tuple[int, ...] = ()
+    """Devices that did not answer before."""
+    last: tuple[int, ...] = ()
+    """Devices to try again, after the others."""
+    stuck_elsewhere: int = 0
+    """Children of an earlier host that could not be killed and are still there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """The end of a probe: its attempts in order, and the children that could not be killed."""
+
+    attempts: tuple[Attempt, ...]
+    stuck: tuple[tuple[int, str], ...] = ()
+    """Process id and start time, which together name a process for good."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """The host's first line."""
+
+    problem: str | None = None
+    """What is wrong with the binding of NVML; nothing is probed then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A device of which only the identity is read so far."""
+
+    device: Accelerator
+
+
+Finding = Surroundings | Opened | Refused | Accelerator | Identity | Answered | Ready
+
+SURROUNDINGS, OPENED, REFUSED, DEVICE, IDENTITY, ANSWERED, READY = (
+    b"s",
+    b"o",
+    b"r",
+    b"d",
+    b"i",
+    b"a",
+    b"h",
+)
+_DECODERS: dict[bytes, msgspec.json.Decoder[Finding]] = {
+    SURROUNDINGS: msgspec.json.Decoder(Surroundings),
+    OPENED: msgspec.json.Decoder(Opened),
+    REFUSED: msgspec.json.Decoder(Refused),
+    DEVICE: msgspec.json.Decoder(Accelerator),
+    ANSWERED: msgspec.json.Decoder(Answered),
+    READY: msgspec.json.Decoder(Ready),
+}
+_ENCODER = msgspec.json.Encoder()
+
+
+def encode(kind: bytes, value: object, index: int | None = None) -> bytes:
+    """Return the line for a finding, its newline included."""
+    label = b"-" if index is None else b"%d" % index
+    return kind + label + b" " + _ENCODER.encode(value) + b"\n"
+
+
+def decode(line: bytes) -> Finding:
+    """Return the finding of a line. Raises `ValueError` for one that no child writes."""
+    kind, (_, _, body) = line[:1], line.partition(b" ")
+    if kind == IDENTITY:
+        return Identity(_DECODERS[DEVICE].decode(body))  # type: ignore[arg-type]
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        raise ValueError(f"unknown kind of line {kind!r}")
+    return decoder.decode(body)
+
+
+def index_of(line: bytes) -> int:
+    """Return the device index of a device's line."""
+    return int(line[1 : line.index(b" ")])
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of it, in as many pieces as the pipe wants."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def start_time(pid: int) -> str:
+    """Return when a process started, in the kernel's ticks; empty when there is none of that number.
+
+    Process numbers come round again; with its start time one names a process for good.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+    return stat.rpartition(")")[2].split()[19]
+
+
+def whole_lines(buffer: bytearray) -> Sequence[bytes]:
+    """Take the complete lines out of the buffer, leaving the rest in it."""
+    end = buffer.rfind(b"\n") + 1
+    lines = bytes(buffer[:end]).splitlines(keepends=True)
+    del buffer[:end]
+    return lines

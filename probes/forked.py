@@ -1,0 +1,102 @@
+"""What the forked child does: read the machine's files and NVML once, tell what is found, and end."""
+
+import mmap
+import os
+import signal
+import struct
+import sys
+import time
+from collections.abc import Collection, Sequence
+from ctypes import CDLL
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NoReturn
+
+from probes import findings, host, nvml, pci
+from probes.facts import Accelerator
+from probes.findings import Identity, Opened, Refused, Surroundings
+
+_PROGRESS = struct.Struct("=di64s")
+_NO_DEVICE = -1
+_PR_SET_PDEATHSIG = 1
+_prctl = CDLL(None).prctl
+
+
+class Progress:
+    """The call that a child is making, in memory shared with the host: a write costs less than a microsecond."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, _PROGRESS.size)
+        self.calls(None, "files")
+
+    def calls(self, device: int | None, call: str) -> None:
+        """Say which call starts now."""
+        number = _NO_DEVICE if device is None else device
+        _PROGRESS.pack_into(self._memory, 0, time.monotonic(), number, call.encode("ascii", "replace"))
+
+    def read(self) -> tuple[float, int | None, str]:
+        """Return when the current call started (monotonic seconds), its device and its name."""
+        started, device, call = _PROGRESS.unpack_from(self._memory)
+        return (
+            started,
+            None if device == _NO_DEVICE else device,
+            call.rstrip(b"\0").decode("ascii", "replace"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What one child is to read."""
+
+    root: Path
+    leave_out: Collection[int]
+    last: Sequence[int]
+    with_surroundings: bool
+    """False in a second child of one probe, where the files are read already."""
+
+
+def run_child(task: Task, writer: int, progress: Progress) -> NoReturn:
+    """Do the task and end the process, without what the host had planned for its own end."""
+    status = 1
+    try:
+        # Should the host be killed, nobody would end a child that hangs.
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        # A child that cannot be killed must not keep the host's pipes open, nor may a library print into them.
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(2, 1)
+        _tell_all(task, writer, progress)
+        status = 0
+    except BaseException:  # noqa: BLE001 - the last line of a process: whatever it is goes to the log
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(status)
+
+
+def _tell_all(task: Task, writer: int, progress: Progress) -> None:
+    def tell(kind: bytes, value: object, index: int | None = None) -> None:
+        findings.write_all(writer, findings.encode(kind, value, index))
+
+    if task.with_surroundings:
+        tell(findings.SURROUNDINGS, read_surroundings(task.root))
+    for found in nvml.probe_nvml(leave_out=task.leave_out, last=task.last, on_call=progress.calls):
+        match found:
+            case Opened():
+                tell(findings.OPENED, found)
+            case Refused():
+                opens = host.opens_control_device(task.root)
+                tell(findings.REFUSED, replace(found, control_device_opens=opens))
+            case Identity(device):
+                tell(findings.IDENTITY, device, device.index)
+            case Accelerator():
+                tell(findings.DEVICE, found, found.index)
+
+
+def read_surroundings(root: Path) -> Surroundings:
+    """Read what the machine's files say, NVML apart."""
+    return Surroundings(
+        host=host.read_host(root),
+        pci=pci.read_pci_functions(root),
+        device_files=host.read_device_files(root),
+        kernel_module_version=host.read_kernel_module_version(root),
+        integrated_gpu=host.has_integrated_gpu(root),
+    )

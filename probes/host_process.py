@@ -1,0 +1,236 @@
+"""The parent's side of the probe host: starts it, asks it, replaces it when it dies, and can drop it at any moment."""
+
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from probes import findings
+from probes.evidence import Evidence, node_facts
+from probes.facts import Accelerator, NodeFacts
+from probes.findings import Answered, Attempt, Finding, Ready, Request
+
+START_SECONDS = 20.0
+"""Within which a host must say that it is ready: it imports a few modules, on a machine that may be busy."""
+
+SILENCE_SHARE = 2.0
+"""Share of the probe timeout after which the host itself has ended any child that hangs."""
+
+_MARGIN_SECONDS = 5.0
+_SUSPENDED_SECONDS = 1.0
+_LONGEST_BACK_OFF_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unanswered:
+    """A device that did not answer, to be left out until it is worth another try."""
+
+    known: Accelerator
+    tries: int
+    retry_at: float
+
+
+class HostGone(Exception):  # noqa: N818 - an event of the process, told apart by its kind
+    """The host closed its end: it died or was dropped."""
+
+
+class HostSilent(Exception):  # noqa: N818
+    """The host itself did not answer in time."""
+
+
+class ProbeHost:
+    """One probe host and what its earlier probes taught.
+
+    `command` starts it (`--timeout` is added); `clock` is monotonic seconds and times only the back-off of devices.
+    Start it before the first thread. `probe` is called from one thread at a time; `close` from any.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        timeout_seconds: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+        simulated: bool = False,
+    ) -> None:
+        self._command = (*command, "--timeout", str(timeout_seconds))
+        self._timeout = timeout_seconds
+        self._clock = clock
+        self._simulated = simulated
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
+        self._buffer = bytearray()
+        self._problem: str | None = None
+        self._unanswered: dict[int, _Unanswered] = {}
+        self._stuck: tuple[tuple[int, str], ...] = ()
+        self._stuck_elsewhere: tuple[tuple[int, str], ...] = ()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def stuck_children(self) -> int:
+        """Return how many children could not be killed and were there after the last probe."""
+        return len(self._stuck) + len(self._stuck_elsewhere)
+
+    def start(self) -> None:
+        """Start the host if there is none; it gets ready while the caller does other things."""
+        with self._lock:
+            if self._closed or self._process is not None:
+                return
+            self._buffer.clear()
+            # Its own session: an interrupt from the keyboard is the parent's to handle.
+            self._process = subprocess.Popen(  # noqa: S603 - the command is the composition root's
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+                bufsize=0,
+            )
+
+    def probe(self, cycle: int) -> NodeFacts:
+        """Read the node; blocks up to about twice the timeout and never raises for trouble of the hardware."""
+        started = time.monotonic()
+        evidence = self._gather(self._request(cycle))
+        facts = node_facts(evidence, simulated=self._simulated)
+        if self._problem is not None:
+            facts = replace(facts, verdict="no-answer", reason="BindingUnsuitable", message=self._problem)
+        self._learn(facts, evidence.attempts)
+        return replace(facts, duration_seconds=time.monotonic() - started)
+
+    def close(self) -> None:
+        """End the host and whatever it runs, at once; a probe in progress returns `no-answer`."""
+        with self._lock:
+            self._closed = True
+        self._drop()
+
+    def _request(self, cycle: int) -> Request:
+        now = self._clock()
+        self._stuck_elsewhere = tuple(
+            (pid, started) for pid, started in self._stuck_elsewhere if findings.start_time(pid) == started
+        )
+        due = tuple(index for index, device in self._unanswered.items() if device.retry_at <= now)
+        return Request(
+            cycle=cycle,
+            leave_out=tuple(index for index in self._unanswered if index not in due),
+            last=due,
+            stuck_elsewhere=len(self._stuck_elsewhere),
+        )
+
+    def _gather(self, request: Request) -> Evidence:
+        """Ask the host; one that dies is replaced and asked once more, for it may have died of something passing."""
+        attempts: tuple[Attempt, ...] = ()
+        for _ in range(2):
+            evidence = Evidence(left_out={index: device.known for index, device in self._unanswered.items()})
+            try:
+                for finding in self._ask(request):
+                    evidence.take(finding)
+                    if isinstance(finding, Answered):
+                        self._stuck = finding.stuck
+                        evidence.attempts = finding.attempts
+                        return evidence
+            except HostGone:
+                attempts = (Attempt(ended="crash", call="the probe host"),)
+            except HostSilent:
+                evidence.attempts = (Attempt(ended="deadline", call="the probe host"),)
+                self._drop()
+                return evidence
+            self._drop()
+        evidence.attempts = attempts
+        return evidence
+
+    def _ask(self, request: Request) -> Iterator[Finding]:
+        """Send the request and yield what comes back. Raises `HostGone` and `HostSilent`."""
+        self.start()
+        process = self._process
+        if process is None or process.stdin is None:
+            raise HostGone
+        try:
+            process.stdin.write(msgspec.json.encode(request) + b"\n")
+        except OSError as error:
+            raise HostGone from error
+        for line in self._lines(process, SILENCE_SHARE * self._timeout + _MARGIN_SECONDS + START_SECONDS):
+            finding = findings.decode(line)
+            if isinstance(finding, Ready):
+                self._problem = finding.problem
+            yield finding
+
+    def _lines(self, process: subprocess.Popen[bytes], seconds: float) -> Iterator[bytes]:
+        """Yield the host's lines until it has been asked for too long."""
+        if process.stdout is None:
+            raise HostGone
+        poll = select.poll()
+        poll.register(process.stdout, select.POLLIN)
+        end = time.monotonic() + seconds
+        while True:
+            before = time.monotonic()
+            if before >= end:
+                raise HostSilent
+            ready = poll.poll((end - before) * 1000)
+            overslept = time.monotonic() - end
+            if overslept > _SUSPENDED_SECONDS:
+                # This process was stopped, and so was the host's time to answer.
+                end += overslept + seconds
+            if not ready:
+                continue
+            data = os.read(process.stdout.fileno(), 1 << 16)
+            if not data or len(self._buffer) > findings.MAX_BYTES:
+                raise HostGone
+            self._buffer += data
+            yield from findings.whole_lines(self._buffer)
+
+    def _drop(self) -> None:
+        """Kill the host with its children and forget it; those that cannot be killed are remembered."""
+        with self._lock:
+            process, self._process = self._process, None
+            self._stuck_elsewhere, self._stuck = (*self._stuck_elsewhere, *self._stuck), ()
+        if process is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=0.5)
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None and not self._closed:
+                pipe.close()
+
+    def _learn(self, facts: NodeFacts, attempts: Sequence[Attempt]) -> None:
+        """Remember the devices that did not answer, each longer than the last time; forget those that did."""
+        if not facts.accelerators:
+            return
+        asked_in_vain = {attempt.device for attempt in attempts if attempt.device is not None}
+        now = self._clock()
+        for device in facts.accelerators:
+            earlier = self._unanswered.get(device.index)
+            if device.index in asked_in_vain:
+                tries = earlier.tries + 1 if earlier else 1
+                wait = min(2.0**tries * self._timeout, _LONGEST_BACK_OFF_SECONDS)
+                self._unanswered[device.index] = _Unanswered(known=device, tries=tries, retry_at=now + wait)
+            elif earlier is not None and (device.fault is None or device.fault.kind != "no-answer"):
+                del self._unanswered[device.index]
+        for index in [index for index in self._unanswered if index >= len(facts.accelerators)]:
+            del self._unanswered[index]
+
+
+def probe_once(
+    command: Sequence[str], *, timeout_seconds: float = 30.0, cycle: int = 1, simulated: bool = False
+) -> NodeFacts:
+    """Start a host for one probe, for a command that runs and ends."""
+    with ProbeHost(command, timeout_seconds=timeout_seconds, simulated=simulated) as host:
+        return host.probe(cycle)

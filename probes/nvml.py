@@ -1,0 +1,206 @@
+"""GPUs through NVML, opened and closed within one probe; with `xid` and `capture` the only importer of `pynvml`."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import pynvml
+
+from probes.facts import Accelerator, Driver
+from probes.findings import Identity, Opened, Refused
+from probes.nvml_readings import FabricReading, MemoryReading, PciReading, read_accelerator
+from probes.questions import UNDECODABLE, Handle, Questions, Refusal, device_fault
+
+NEEDED = (
+    "NVMLError",
+    "nvmlInit",
+    "nvmlDeviceGetHandleByIndex",
+    "nvmlMemory_v2",
+    "nvmlDeviceGetC2cModeInfoV",
+    "nvmlDeviceGetCurrentClocksEventReasons",
+    "nvmlDeviceGetNumaNodeId",
+    "c_nvmlGpuFabricInfo_v2_t",
+    "nvmlDeviceGetGpuInstanceProfileInfo",
+    "nvmlEventSetWait_v2",
+)
+"""What this program uses of the binding and older or other ones lack; the official one has all from 12.550 on."""
+
+MAX_DEVICES = 64
+"""More than any machine has; a count above it is not believed."""
+
+OnCall = Callable[[int | None, str], None]
+"""Told the device (`None`: the whole library) and the function before each call."""
+
+
+def binding_problem() -> str | None:
+    """Tell what is wrong with the module that `import pynvml` found, `None` when it will do.
+
+    The unrelated distribution `pynvml` installs a module of the same name, and whichever came last wins.
+    """
+    missing = [name for name in NEEDED if not hasattr(pynvml, name)]
+    if not missing:
+        return None
+    return (
+        f"the module pynvml at {pynvml.__file__} is not a recent nvidia-ml-py: it lacks {', '.join(missing)}; "
+        "whoever builds the image: uninstall the distribution 'pynvml' and reinstall nvidia-ml-py>=13.615.71"
+    )
+
+
+def probe_nvml(
+    *, leave_out: Collection[int] = (), last: Sequence[int] = (), on_call: OnCall
+) -> Iterator[Opened | Refused | Identity | Accelerator]:
+    """Read everything, yielding each device twice: its identity before the calls that may block, then all of it.
+
+    Devices in `leave_out` are not touched at all; those in `last` are read after the others.
+    """
+    invoke = partial(_invoke, on_call, None)
+    answer = invoke("nvmlInit")
+    if isinstance(answer, Refusal):
+        yield Refused(code=answer.code, library_path=library_path())
+        return
+    try:
+        opened = _read_driver(invoke)
+        yield opened
+        indices = [index for index in range(opened.count or 0) if index not in {*leave_out, *last}]
+        for index in indices + [
+            index for index in last if index < (opened.count or 0) and index not in leave_out
+        ]:
+            yield from _probe_device(index, on_call)
+    finally:
+        invoke("nvmlShutdown")
+
+
+def library_path() -> str | None:
+    """Return the path from which this process loaded `libnvidia-ml`, `None` when it did not."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:  # noqa: PTH123 - one open, no Path
+            return next(
+                (line.split(maxsplit=5)[5].strip() for line in maps if "/libnvidia-ml.so" in line), None
+            )
+    except OSError:
+        return None
+
+
+def _read_driver(invoke: Callable[..., Any]) -> Opened:
+    version, cuda, count = (
+        invoke(call)
+        for call in ("nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion_v2", "nvmlDeviceGetCount")
+    )
+    driver = Driver(
+        name="nvidia",
+        version=None if isinstance(version, Refusal) else version or None,
+        cuda_version=f"{cuda // 1000}.{cuda % 1000 // 10}"
+        if isinstance(cuda, int) and 1000 <= cuda < 10**6
+        else None,
+        library_path=library_path(),
+    )
+    if isinstance(count, Refusal):
+        return Opened(driver=driver, count=None, error=count.code)
+    return Opened(driver=driver, count=count if count <= MAX_DEVICES else None)
+
+
+def _probe_device(index: int, on_call: OnCall) -> Iterator[Identity | Accelerator]:
+    invoke = partial(_invoke, on_call, index)
+    handle = invoke("nvmlDeviceGetHandleByIndex", index)
+    if isinstance(handle, Refusal):
+        yield Accelerator(
+            index=index, vendor="nvidia", fault=device_fault("nvmlDeviceGetHandleByIndex", handle)
+        )
+        return
+    yield from read_accelerator(index, handle, Questions(invoke))
+
+
+def _invoke(on_call: OnCall, index: int | None, call: str, *arguments: object) -> Any:  # noqa: ANN401 - the binding has no types
+    on_call(index, call)
+    function = _ADAPTED.get(call) or getattr(pynvml, call)
+    try:
+        return function(*arguments)
+    except pynvml.NVMLError as error:
+        return Refusal(error.value)
+    except UnicodeDecodeError:
+        # The binding decodes text strictly, and some drivers answered bytes that are not UTF-8.
+        return Refusal(UNDECODABLE)
+
+
+# The binding gives some answers as ctypes structures, whose text fields decode only when they are looked at. They are
+# taken apart here, inside the guard of `_invoke`.
+
+
+def _pci(handle: Handle) -> PciReading:
+    info = pynvml.nvmlDeviceGetPciInfo_v3(handle)
+    return PciReading(info.domain, info.bus, info.device, info.pciDeviceId, info.pciSubSystemId)
+
+
+def _memory_v2(handle: Handle) -> MemoryReading:
+    memory = pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
+    return MemoryReading(memory.total, memory.free, memory.used, memory.reserved)
+
+
+def _memory_v1(handle: Handle) -> MemoryReading:
+    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    return MemoryReading(memory.total, memory.free, memory.used, None)
+
+
+def _fabric_v2(handle: Handle) -> FabricReading:
+    info = pynvml.c_nvmlGpuFabricInfo_v2_t()
+    pynvml.nvmlDeviceGetGpuFabricInfoV(handle, pynvml.byref(info))
+    return FabricReading(bytes(info.clusterUuid), info.status, info.cliqueId, info.state, info.healthMask)
+
+
+def _fabric_v1(handle: Handle) -> FabricReading:
+    info = pynvml.c_nvmlGpuFabricInfo_t()
+    pynvml.nvmlDeviceGetGpuFabricInfo(handle, pynvml.byref(info))
+    return FabricReading(bytes(info.clusterUuid), info.status, info.cliqueId, info.state, None)
+
+
+def _c2c(handle: Handle) -> int:
+    return int(pynvml.nvmlDeviceGetC2cModeInfoV(handle).isC2cEnabled)
+
+
+def _attributes(handle: Handle) -> tuple[int, int, int, int]:
+    attributes = pynvml.nvmlDeviceGetAttributes_v2(handle)
+    return (
+        attributes.multiprocessorCount,
+        attributes.gpuInstanceSliceCount,
+        attributes.computeInstanceSliceCount,
+        attributes.memorySizeMB,
+    )
+
+
+def _instance_profile(handle: Handle, instance_id: int) -> int:
+    instance = pynvml.nvmlDeviceGetGpuInstanceById(handle, instance_id)
+    return int(pynvml.nvmlGpuInstanceGetInfo(instance).profileId)
+
+
+def _profile_name(handle: Handle, slot: int) -> tuple[int, str]:
+    info = pynvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, slot, version=2)
+    return info.id, info.name
+
+
+def _retired_pages(handle: Handle, cause: int) -> int:
+    return len(pynvml.nvmlDeviceGetRetiredPages_v2(handle, cause))
+
+
+def _field(handle: Handle, field_id: int) -> int:
+    value = pynvml.nvmlDeviceGetFieldValues(handle, [field_id])[0]
+    if value.nvmlReturn:
+        raise pynvml.NVMLError(value.nvmlReturn)
+    return int(value.value.ullVal if value.valueType in _LONG_VALUES else value.value.uiVal)
+
+
+_LONG_VALUES = frozenset({2, 3, 4})
+"""`NVML_VALUE_TYPE_UNSIGNED_LONG`, `…_UNSIGNED_LONG_LONG` and `…_SIGNED_LONG_LONG`."""
+
+_ADAPTED: Mapping[str, Callable[..., Any]] = {
+    "nvmlDeviceGetPciInfo_v3": _pci,
+    "nvmlDeviceGetMemoryInfo_v2": _memory_v2,
+    "nvmlDeviceGetMemoryInfo": _memory_v1,
+    "nvmlDeviceGetGpuFabricInfoV": _fabric_v2,
+    "nvmlDeviceGetGpuFabricInfo": _fabric_v1,
+    "nvmlDeviceGetC2cModeInfoV": _c2c,
+    "nvmlDeviceGetAttributes_v2": _attributes,
+    "nvmlGpuInstanceGetInfo": _instance_profile,
+    "nvmlDeviceGetGpuInstanceProfileInfoV": _profile_name,
+    "nvmlDeviceGetRetiredPages_v2": _retired_pages,
+    "nvmlDeviceGetFieldValues": _field,
+}
