@@ -131,7 +131,9 @@ class WatchEvent:
 class Cluster(Protocol):
     """The few requests this product makes. Every one has a deadline; every failure is a `ClusterError`."""
 
-    def get(self, resource: Resource, name: str, *, namespace: str | None = None, cached: bool = False) -> Object | None:
+    def get(
+        self, resource: Resource, name: str, *, namespace: str | None = None, cached: bool = False
+    ) -> Object | None:
         """Return the object, `None` when it does not exist; `cached` lets the server answer from its watch cache."""
         ...
 
@@ -193,5 +195,5 @@ class Cluster(Protocol):
         initial_events: bool = False,
         timeout_seconds: float = 300.0,
     ) -> Iterator[WatchEvent]:
-        """Yield changes until the server ends the stream; `initial_events` asks for a watch-list (`resource_version` None)."""
+        """Yield changes until the server ends the stream; `initial_events` asks for a watch-list (no version)."""
         ...

@@ -15,7 +15,14 @@ BYTES_PER_GB = 10**9
 Reading = Callable[[Device], float | None]
 
 
-def node_families(report: NodeReport, *, monotonic: float, stale_after_seconds: float) -> tuple[Family, ...]:
+def node_families(
+    report: NodeReport,
+    *,
+    monotonic: float,
+    stale_after_seconds: float,
+    stuck_children: int = 0,
+    overruns: int = 0,
+) -> tuple[Family, ...]:
     """Return all families of an agent.
 
     When the last good probe is older than `stale_after_seconds` the device series are withdrawn: a number that may no
@@ -27,7 +34,7 @@ def node_families(report: NodeReport, *, monotonic: float, stale_after_seconds: 
     return (
         *_device_families(inventory),
         *_node_families(report, inventory),
-        *_probe_families(report, fresh=fresh),
+        *_probe_families(report, fresh=fresh, stuck_children=stuck_children, overruns=overruns),
         *_publish_families(report),
     )
 
@@ -130,7 +137,9 @@ def _node_families(report: NodeReport, inventory: Inventory | None) -> Iterator[
     )
 
 
-def _probe_families(report: NodeReport, *, fresh: bool) -> Iterator[Family]:
+def _probe_families(
+    report: NodeReport, *, fresh: bool, stuck_children: int, overruns: int
+) -> Iterator[Family]:
     facts = report.facts
     succeeded = fresh and facts is not None and facts.asked
     yield gauge(
@@ -159,12 +168,12 @@ def _probe_families(report: NodeReport, *, fresh: bool) -> Iterator[Family]:
     yield counter(
         "accelerator_probe_overruns",
         "Probes that outlasted the interval.",
-        [one(report.overruns, probe="nvidia")],
+        [one(overruns, probe="nvidia")],
     )
     yield gauge(
         "accelerator_probe_stuck_children",
         "Probe processes that could not be ended.",
-        [one(report.stuck_children, probe="nvidia")],
+        [one(stuck_children, probe="nvidia")],
     )
     yield counter(
         "accelerator_device_xid_errors",

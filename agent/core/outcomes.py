@@ -53,8 +53,6 @@ class NodeReport:
     inventory_wall: datetime | None = None
     published: tuple[Published, ...] = ()
     tallies: Mapping[str, PublishTally] = field(default_factory=dict)
-    stuck_children: int = 0
-    overruns: int = 0
     passes: int = 0
     xid_errors: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """(device key, code) → times seen."""

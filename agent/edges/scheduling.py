@@ -5,6 +5,7 @@ does not stop the job.
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -43,6 +44,8 @@ class Timer:
         self._due = monotonic() + first_delay_seconds
         self._again = False
         self._running = False
+        self._idle = threading.Event()
+        self._idle.set()
         self.overruns = 0
         """Runs that outlasted the interval."""
         self._scheduler = BackgroundScheduler(timezone=UTC)
@@ -72,6 +75,15 @@ class Timer:
         self._due = self._monotonic()
         self._scheduler.modify_job(_JOB, next_run_time=datetime.now(UTC))
 
+    def run_in(self, seconds: float) -> None:
+        """Make the next run `seconds` from now instead of at its time."""
+        self._due = self._monotonic() + seconds
+        self._scheduler.modify_job(_JOB, next_run_time=datetime.now(UTC) + timedelta(seconds=seconds))
+
+    def wait(self, seconds: float) -> None:
+        """Wait for a running job to end, but no longer than `seconds`."""
+        self._idle.wait(seconds)
+
     def tend(self) -> None:
         """Run the job if the monotonic clock says that it was forgotten; to be called now and then."""
         late = self._monotonic() - self._due
@@ -88,13 +100,16 @@ class Timer:
     def _run(self) -> None:
         started = self._monotonic()
         self._running = True
+        self._idle.clear()
+        # A job that asks for its next run in `run_in` moves this.
+        self._due = started + self._interval
         try:
             self._job()
         except Exception as error:  # noqa: BLE001  # the outermost line of a pass: a bug must not end the timer
             self._failed(error)
         finally:
             self._running = False
-            self._due = max(started + self._interval, self._monotonic())
+            self._idle.set()
         if self._monotonic() - started > self._interval:
             self.overruns += 1
         if self._again:

@@ -1,0 +1,54 @@
+# Everything a developer types. The first command in a fresh clone may be any of these: each sets up what it needs.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup demo test check format lint types imports bench snapshots cluster clean
+
+help:  ## list the commands
+	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY)  ## make the virtual environment (every other command does it where needed)
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "setting up $(VENV) (once, about a minute)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)  ## run the agent and the controller on fake hardware; CLUSTER=real for a real control plane, KEEP=1 to leave it running
+	@$(BIN)/python -m fakes.demo $(if $(filter real,$(CLUSTER)),--cluster real) $(if $(KEEP),--keep)
+
+test: $(READY)  ## run all tests, those on the real control plane included
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: $(READY) lint types imports test  ## the one gate: format, lint, strict types, import rules, tests
+
+format: $(READY)  ## format the code
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix-only .
+
+lint: $(READY)  ## check format and lint
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+
+types: $(READY)  ## check types, strictly
+	@$(BIN)/mypy
+
+imports: $(READY)  ## check who may import whom
+	@$(BIN)/lint-imports --no-logo
+
+bench: $(READY)  ## print the figures of the budgets; ROW=name for one
+	@$(BIN)/python -m bench $(ROW)
+
+snapshots: $(READY)  ## write the snapshot files anew, for review
+	@$(BIN)/python -m pytest tests/snapshots --update-snapshots
+
+cluster: $(READY)  ## build the real control plane of the tests (once, about 5 minutes)
+	@$(BIN)/python -m tests.cluster build
+
+clean:  ## remove what these commands made here
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .demo build *.egg-info

@@ -1,0 +1,189 @@
+"""Environment and arguments in, exit status out.
+
+Nothing heavy is imported before a command needs it: `labels` runs without the Kubernetes client.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+from agent import app
+from agent.cluster import ClusterError
+from agent.settings import ENVIRONMENT_PREFIX, Settings, SettingsError, add_settings_arguments, load_settings
+from agent.version import agent_version
+
+EXIT_BAD_INPUT = 2
+EXIT_CLUSTER = 8
+EXIT_BUG = 70
+EXIT_BROKEN_PIPE = 141
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """One command as it was typed."""
+
+    arguments: argparse.Namespace
+    settings: Settings
+    fake: str | None
+    from_cluster: bool
+    stdout: TextIO
+    stderr: TextIO
+
+    @property
+    def output(self) -> str:
+        """Return `table`, `json` or `yaml`: a table for a terminal, JSON for a pipe, unless one was named."""
+        named: str | None = getattr(self.arguments, "output", None)
+        return named or ("table" if self.stdout.isatty() else "json")
+
+    @property
+    def width(self) -> int:
+        """Return the columns that a table may take."""
+        return shutil.get_terminal_size((160, 24)).columns
+
+
+def main(
+    argv: Sequence[str],
+    *,
+    program: str,
+    from_cluster: bool = False,
+    environment: Mapping[str, str] | None = None,
+) -> int:
+    """Run one command and return its exit status; a bug is 70, never 1."""
+    environment = os.environ if environment is None else environment
+    parser = build_parser(program)
+    try:
+        arguments = parser.parse_args(argv)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    try:
+        invocation = Invocation(
+            arguments=arguments,
+            settings=load_settings(vars(arguments), environment),
+            fake=getattr(arguments, "fake", None) or environment.get(f"{ENVIRONMENT_PREFIX}FAKE"),
+            from_cluster=from_cluster,
+            stdout=sys.stdout,
+            stderr=sys.stderr,
+        )
+        command: Callable[[Invocation], int] = arguments.run
+        return command(invocation)
+    except (SettingsError, app.InputError) as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    except ClusterError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return EXIT_CLUSTER
+    except BrokenPipeError:
+        return EXIT_BROKEN_PIPE
+    except KeyboardInterrupt:
+        return 130
+    except Exception:  # noqa: BLE001  # the outermost line of the program
+        traceback.print_exc()
+        print(f"{program}: this is a bug; please report it with the lines above", file=sys.stderr)
+        return EXIT_BUG
+
+
+def build_parser(program: str) -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = argparse.ArgumentParser(prog=program, description=app.DESCRIPTION)
+    parser.add_argument("--version", action="version", version=agent_version())
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        child = commands.add_parser(command.name, help=command.help, description=command.help)
+        command.add_arguments(child)
+        add_settings_arguments(child)
+        child.set_defaults(run=command.run)
+    return parser
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One word after the program's name."""
+
+    name: str
+    help: str
+    run: Callable[[Invocation], int]
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+
+
+def _fake(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--fake",
+        metavar="NAME|FILE",
+        help="run on fake hardware: a machine's name, a scenario, or what `nvidia-smi -q` or `-q -x` printed",
+    )
+
+
+def _output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "json", "yaml"),
+        help="a table on a terminal and JSON in a pipe, unless named",
+    )
+
+
+def _fake_and_output(parser: argparse.ArgumentParser) -> None:
+    _fake(parser)
+    _output(parser)
+
+
+def _node_arguments(parser: argparse.ArgumentParser) -> None:
+    _fake(parser)
+    parser.add_argument("--once", action="store_true", help="make one pass and exit with the probe's status")
+
+
+def _node(invocation: Invocation) -> int:
+    return app.run_node(invocation.settings, fake=invocation.fake, once=invocation.arguments.once)
+
+
+def _show(name: str) -> Callable[[Invocation], int]:
+    def run(invocation: Invocation) -> int:
+        from agent import show  # noqa: PLC0415  # YAML and tables only where something is printed
+
+        facts = app.probe_machine(invocation.settings, fake=invocation.fake)
+        text = show.render(name, facts, invocation.settings, output=invocation.output, width=invocation.width)
+        print(text, file=invocation.stdout)
+        if not facts.asked:
+            print(f"{facts.reason}: {facts.message}", file=invocation.stderr)
+        return app.EXIT_BY_VERDICT[facts.verdict]
+
+    return run
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        name="node",
+        help="The DaemonSet's process: probe this node, label it, keep its record, serve metrics.",
+        run=_node,
+        add_arguments=_node_arguments,
+    ),
+    Command(
+        name="probe",
+        help="Print what this machine's accelerators are.",
+        run=_show("probe"),
+        add_arguments=_fake_and_output,
+    ),
+    Command(
+        name="labels",
+        help="Print the labels that would be put on the Node.",
+        run=_show("labels"),
+        add_arguments=_fake_and_output,
+    ),
+    Command(
+        name="record",
+        help="Print the AcceleratorNode record that would be written.",
+        run=_show("record"),
+        add_arguments=_fake_and_output,
+    ),
+    Command(
+        name="classes",
+        help="Print the AcceleratorClass objects of this machine's accelerators.",
+        run=_show("classes"),
+        add_arguments=_fake_and_output,
+    ),
+)

@@ -1,0 +1,85 @@
+"""What `probe`, `labels`, `record` and `classes` print, without a cluster."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import yaml
+
+from agent.core.classes import content_from, merge_contents
+from agent.core.compat import gfd_labels
+from agent.core.inventory import Inventory, inventory_of
+from agent.core.labels import labels_for
+from agent.core.record import NodeIdentity, record_for
+from agent.core.tables import classes_table, facts_table, labels_table
+from agent.settings import Settings
+from agent.version import agent_version
+from agent.wiring import inventory_options
+from probes.facts import NodeFacts
+
+
+def render(what: str, facts: NodeFacts, settings: Settings, *, output: str, width: int) -> str:
+    """Return what a command prints; `what` is the command's name, `output` one of table, json and yaml."""
+    inventory = inventory_of(facts, options=inventory_options(settings))
+    if what == "labels":
+        labels = labels_of(inventory, settings) if facts.asked else {}
+        return labels_table(labels, facts) if output == "table" else _dump(labels, output)
+    if what == "record":
+        record = record_for(
+            inventory,
+            NodeIdentity(name=settings.node_name or "this-node"),
+            now=datetime.now(UTC),
+            agent_version=agent_version(),
+        )
+        return _dump(record, "yaml" if output == "table" else output)
+    if what == "classes":
+        classes = class_objects(inventory, settings)
+        if output == "table":
+            return classes_table(classes, width=width)
+        return _dump(classes[0] if len(classes) == 1 else _list_of(classes), output)
+    if output == "table":
+        return facts_table(inventory, width=width)
+    return _dump(msgspec.to_builtins(facts), output)
+
+
+def labels_of(inventory: Inventory, settings: Settings) -> dict[str, str]:
+    """Return the labels that the node's agent would write."""
+    labels = labels_for(inventory, domain=settings.label_domain)
+    return labels | gfd_labels(inventory) if "gfd" in settings.compat_labels else labels
+
+
+def class_objects(inventory: Inventory, settings: Settings) -> list[dict[str, Any]]:
+    """Return the AcceleratorClass objects of one machine, by name."""
+    contents: dict[str, list[Any]] = {}
+    for device in inventory.devices:
+        described = (
+            [description for _, description in device.partitions] if device.cut else [device.description]
+        )
+        for description in described:
+            if description is not None:
+                content = content_from(description, device.facts.product, domain=settings.label_domain)
+                contents.setdefault(content.name, []).append(content)
+    objects = []
+    for name in sorted(contents):
+        content = merge_contents(contents[name])
+        simulated = {f"{settings.label_domain}/simulated": "true"} if inventory.facts.simulated else {}
+        objects.append(
+            {
+                "apiVersion": "ome.io/v1beta1",
+                "kind": "AcceleratorClass",
+                "metadata": {"name": name, "annotations": {**content.annotations, **simulated}},
+                "spec": content.spec,
+            }
+        )
+    return objects
+
+
+def _list_of(objects: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "List", "items": objects}
+
+
+def _dump(value: object, output: str) -> str:
+    if output == "yaml":
+        return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120).rstrip()
+    return json.dumps(value, indent=2, ensure_ascii=False)
