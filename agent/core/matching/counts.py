@@ -61,8 +61,9 @@ def _asked(requirements: Requirements, facts: ClassFacts) -> int | None:
     """Return what the pods ask for together; `spec.resources` of the class is what OME writes over it."""
     work = requirements.workload
     per_pod = work.per_pod
-    if facts.resource in facts.resources and (work.resource in (None, facts.resource)):
-        per_pod = facts.resources[facts.resource]
+    offered = facts.resource
+    if offered is not None and offered in facts.resources and work.resource in (None, offered):
+        per_pod = facts.resources[offered]
     return None if per_pod is None else per_pod * work.pods
 
 

@@ -1,117 +1,20 @@
-"""The rules that compare one class with what is required, each a function from both to its answers."""
+"""The rules that compare what a class can do with what is required; which class it is stands in `identity`."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from decimal import Decimal
 
 from agent.core.matching.hardware import ClassFacts, gib_text, memory_text
+from agent.core.matching.identity import IDENTITY_RULES, NOT_KNOWN, Rule, Scope, joined, unknown_fact
 from agent.core.matching.precisions import DEFAULT_FOR_COMPUTE, chosen_precision, peak_of, precision_fact
 from agent.core.matching.requirements import Requirements, Stated, precision_word
 from agent.core.matching.spelling import did_you_mean, normal, same_name, with_general
 from agent.core.matching.verdicts import CANNOT_TELL, DOES_NOT_FIT, FITS, RuleAnswer, Verdict
 from agent.core.matching.versions import compare_versions, parse_version
 
-NOT_KNOWN = "not known"
-
-# Marketing spellings of a family that the class field writes in one word.
-_FAMILY_ALIASES = {"adalovelace": "ada", "gracehopper": "hopper", "graceblackwell": "blackwell"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """What rules need beside the class and the requirements."""
-
-    class_names: tuple[str, ...] = ()
-    """Of all classes there are."""
-    known_features: tuple[str, ...] = ()
-    only_listed: bool = True
-    """Whether the runtime's list of classes counts; a patch leaves it out."""
-    allow_partitions: bool = False
-
-
-Rule = Callable[[Requirements, ClassFacts, Scope], Iterable[RuleAnswer]]
-
 
 def class_rules(requirements: Requirements, facts: ClassFacts, scope: Scope) -> tuple[RuleAnswer, ...]:
     """Return the answers of all rules about what the class is; counts and nodes are apart."""
     return tuple(answer for rule in RULES for answer in rule(requirements, facts, scope))
-
-
-def _listed(requirements: Requirements, facts: ClassFacts, scope: Scope) -> Iterator[RuleAnswer]:
-    stated = requirements.classes
-    if stated is None or not scope.only_listed:
-        return
-    listed = same_name(facts.name, stated.value) is not None
-    yield RuleAnswer(
-        rule="acceleratorClasses",
-        verdict=FITS if listed else DOES_NOT_FIT,
-        required=_joined(stated.value),
-        found=facts.name,
-        source=facts.where("metadata.name"),
-        path=stated.path,
-        reason="" if listed else "the runtime does not list this class",
-        gap=0.0 if listed else 0.05,
-    )
-
-
-def _named(requirements: Requirements, facts: ClassFacts, _: Scope) -> Iterator[RuleAnswer]:
-    for stated in requirements.named:
-        same = same_name(facts.name, [stated.value]) is not None
-        yield RuleAnswer(
-            rule="acceleratorClass",
-            verdict=FITS if same else DOES_NOT_FIT,
-            required=stated.value,
-            found=facts.name,
-            source=facts.where("metadata.name"),
-            path=stated.path,
-            reason="" if same else f"the service names {stated.value}",
-            gap=0.0 if same else 0.5,
-        )
-
-
-def _excluded(requirements: Requirements, facts: ClassFacts, _: Scope) -> Iterator[RuleAnswer]:
-    for stated in requirements.excluded:
-        excluded = same_name(facts.name, stated.value) is not None
-        yield RuleAnswer(
-            rule="excludedClasses",
-            verdict=DOES_NOT_FIT if excluded else FITS,
-            required=f"none of {_joined(stated.value)}",
-            found=facts.name,
-            source=facts.where("metadata.name"),
-            path=stated.path,
-            reason="the service excludes this class" if excluded else "",
-            gap=0.5 if excluded else 0.0,
-        )
-
-
-def _families(requirements: Requirements, facts: ClassFacts, _: Scope) -> Iterator[RuleAnswer]:
-    for stated in requirements.families:
-        found = facts.family or NOT_KNOWN
-        verdict: Verdict = CANNOT_TELL
-        if facts.family:
-            verdict = FITS if any(_is_family(name, facts) for name in stated.value) else DOES_NOT_FIT
-        yield RuleAnswer(
-            rule="architectureFamilies",
-            verdict=verdict,
-            required=_joined(stated.value),
-            found=found,
-            source=facts.where("spec.family"),
-            path=stated.path,
-            reason=_reason(verdict, f"needs family {' or '.join(stated.value)}, is {found}", "family"),
-            gap=1.0 if verdict == DOES_NOT_FIT else 0.0,
-        )
-
-
-def _is_family(wanted: str, facts: ClassFacts) -> bool:
-    family, vendor = normal(facts.family or ""), normal(facts.vendor or "")
-    word = normal(wanted)
-    without_vendor = word.removeprefix(vendor) if vendor else word
-    return family in {
-        word,
-        without_vendor,
-        _FAMILY_ALIASES.get(word),
-        _FAMILY_ALIASES.get(without_vendor),
-    } or _FAMILY_ALIASES.get(family) in {word, without_vendor}
 
 
 def _memory(requirements: Requirements, facts: ClassFacts, _: Scope) -> Iterator[RuleAnswer]:
@@ -125,7 +28,7 @@ def _memory_answer(rule: str, stated: Stated[int], facts: ClassFacts, *, at_leas
     source = facts.where("spec.capabilities.memoryGB")
     required = f"{'≥' if at_least else '≤'} {stated.value} GB"
     if facts.memory is None:
-        return _unknown(rule, required, source, stated.path, "memory")
+        return unknown_fact(rule, required, source, stated.path, "memory")
     nominal, limit = facts.memory.nominal_gib, Decimal(stated.value)
     holds = nominal >= limit if at_least else nominal <= limit
     verb = "needs" if at_least else "may have"
@@ -147,7 +50,7 @@ def _architecture(requirements: Requirements, facts: ClassFacts, _: Scope) -> It
         required = f"≥ {stated.value}"
         found, wanted = parse_version(facts.capability or ""), parse_version(stated.value)
         if found is None or wanted is None:
-            yield _unknown("minArchitectureVersion", required, source, stated.path, "compute capability")
+            yield unknown_fact("minArchitectureVersion", required, source, stated.path, "compute capability")
             continue
         outcome = compare_versions(found, wanted)
         verdicts: dict[str, Verdict] = {
@@ -192,14 +95,14 @@ def _features(requirements: Requirements, facts: ClassFacts, scope: Scope) -> It
                 # A precision is known by more than the list of features.
                 yield _precision_answer("requiredFeatures", facts, (precision,), path)
             elif facts.features is None:
-                yield _unknown("requiredFeatures", wanted, source, path, "list of features")
+                yield unknown_fact("requiredFeatures", wanted, source, path, "list of features")
             else:
                 hint = did_you_mean(wanted, scope.known_features) if _is_new(wanted, scope) else ""
                 yield RuleAnswer(
                     rule="requiredFeatures",
                     verdict=DOES_NOT_FIT,
                     required=wanted,
-                    found=_joined(facts.features) or "none",
+                    found=joined(facts.features) or "none",
                     source=source,
                     path=path,
                     reason=f"lacks {wanted}{hint}",
@@ -226,7 +129,7 @@ def _precision_answer(rule: str, facts: ClassFacts, preferred: tuple[str, ...], 
         return RuleAnswer(rule=rule, verdict=FITS, required=required, found=chosen, source=source, path=path)
     source = known[0].source if known else facts.where("spec.capabilities.features")
     if not known or len(known) < len(preferred) or any(fact.support == "not known" for fact in known):
-        return _unknown(rule, required, source, path, f"whether it computes {required}")
+        return unknown_fact(rule, required, source, path, f"whether it computes {required}")
     return RuleAnswer(
         rule=rule,
         verdict=DOES_NOT_FIT,
@@ -248,7 +151,7 @@ def _compute(requirements: Requirements, facts: ClassFacts, _: Scope) -> Iterato
         if peak is None:
             source = facts.where("spec.capabilities.performance")
             name = f"peak at {precision}"
-            yield _unknown("minComputePerformanceTFLOPS", required, source, stated.path, name)
+            yield unknown_fact("minComputePerformanceTFLOPS", required, source, stated.path, name)
             continue
         figure, source = peak
         holds = figure >= stated.value
@@ -264,109 +167,11 @@ def _compute(requirements: Requirements, facts: ClassFacts, _: Scope) -> Iterato
         )
 
 
-def _resource(requirements: Requirements, facts: ClassFacts, _: Scope) -> Iterator[RuleAnswer]:
-    work = requirements.workload
-    if work.resource is None:
-        return
-    offered = facts.resource
-    verdict = _resource_verdict(work.resource, offered)
-    yield RuleAnswer(
-        rule="resource",
-        verdict=verdict,
-        required=work.resource,
-        found=offered or NOT_KNOWN,
-        source=facts.where("spec.resources" if facts.resources else "spec.vendor"),
-        path=work.path,
-        reason=_reason(verdict, f"pods ask for {work.resource}, this is {offered}", "resource name"),
-        gap=1.0 if verdict == DOES_NOT_FIT else 0.0,
-    )
-
-
-def _resource_verdict(asked: str, offered: str | None) -> Verdict:
-    if offered is None:
-        return CANNOT_TELL
-    if asked == offered:
-        return FITS
-    both_known = {_kind_of(asked), _kind_of(offered)}
-    return CANNOT_TELL if None in both_known else DOES_NOT_FIT
-
-
-def _kind_of(resource: str) -> str | None:
-    """Return a name that tells what is handed out; `None` for one that an operator made up within a vendor's domain."""
-    domain, _, name = resource.partition("/")
-    if domain == "nvidia.com" and name != "gpu" and not name.startswith("mig-"):
-        return None
-    return resource
-
-
-def _partition(requirements: Requirements, facts: ClassFacts, scope: Scope) -> Iterator[RuleAnswer]:
-    """A slice stands in for a whole device only where somebody said so."""
-    if facts.partition is None:
-        return
-    names = [
-        *(requirements.classes.value if requirements.classes else ()),
-        *(s.value for s in requirements.named),
-    ]
-    asked_for = (requirements.workload.resource or "").startswith("nvidia.com/mig-")
-    allowed = scope.allow_partitions or asked_for or same_name(facts.name, names) is not None
-    yield RuleAnswer(
-        rule="partition",
-        verdict=FITS if allowed else DOES_NOT_FIT,
-        required="a partition is allowed" if allowed else "a whole accelerator",
-        found=f"a partition ({facts.partition})",
-        source=facts.where("metadata.name"),
-        reason="" if allowed else "is a partition; list it by name or pass --allow-partitions",
-        gap=0.0 if allowed else 0.9,
-    )
-
-
-def _stated(requirements: Requirements, facts: ClassFacts, _: Scope) -> Iterator[RuleAnswer]:
-    """Nothing required is nothing to compare: that is no promise."""
-    if requirements.nothing_stated:
-        yield RuleAnswer(
-            rule="requirements",
-            verdict=CANNOT_TELL,
-            required="nothing is stated",
-            found=facts.name,
-            source=facts.where("metadata.name"),
-            reason="nothing is required that hardware could be compared with",
-        )
-
-
-def _unknown(rule: str, required: str, source: str, path: str, name: str) -> RuleAnswer:
-    return RuleAnswer(
-        rule=rule,
-        verdict=CANNOT_TELL,
-        required=required,
-        found=NOT_KNOWN,
-        source=source,
-        path=path,
-        reason=_reason(CANNOT_TELL, "", name),
-    )
-
-
-def _reason(verdict: Verdict, failure: str, name: str) -> str:
-    """Return the clause for people: the failure, or that a fact of the class is not known."""
-    if verdict == DOES_NOT_FIT:
-        return failure
-    return f"{name} of the class is not known" if verdict == CANNOT_TELL else ""
-
-
-def _joined(names: Iterable[str]) -> str:
-    return ", ".join(names)
-
-
 RULES: tuple[Rule, ...] = (
-    _stated,
-    _listed,
-    _named,
-    _excluded,
-    _partition,
-    _families,
+    *IDENTITY_RULES,
     _memory,
     _architecture,
     _features,
     _precisions,
     _compute,
-    _resource,
 )

@@ -1,0 +1,226 @@
+"""Whether the hardware of a node is of a class: by class, PCI id, capability and model, never by size alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+
+from agent.core.keys import DEFAULT_DOMAIN
+from agent.core.matching.hardware import VENDOR_RESOURCES, ClassFacts, gib_text, nominal_gib
+from agent.core.matching.node_objects import DeviceView
+from agent.core.matching.nodes import NodeView
+from agent.core.matching.placement import selector_checks
+from agent.core.matching.spelling import normal, words
+from agent.core.matching.verdicts import DOES_NOT_FIT
+from agent.core.matching.versions import parse_version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """What a node has of a class."""
+
+    usable: int | None
+    """Whole devices (or partitions of a partition's class) that work; `None` is not known."""
+    total: int | None
+    resource: str | None
+    source: str
+    devices: tuple[DeviceView, ...] = ()
+    """Those of the class, where a record tells them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """A node that has other hardware, or none."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unsure:
+    """A node whose hardware is not known well enough."""
+
+    reason: str
+
+
+Membership = Member | Stranger | Unsure
+
+
+def membership(facts: ClassFacts, node: NodeView, *, domain: str = DEFAULT_DOMAIN) -> Membership:
+    """Return what a node has of a class, or why it has nothing, or why that cannot be told."""
+    for name in (facts.name, facts.adopts):
+        offer = node.offers.get(name) if name else None
+        if offer is not None:
+            devices = tuple(device for device in node.devices or () if device.class_name == name)
+            return Member(
+                usable=offer.usable,
+                total=offer.total,
+                resource=offer.resource or facts.resource,
+                source=node.source,
+                devices=devices,
+            )
+    if facts.partition is not None:
+        return Stranger(_of_other_kind(facts, node))
+    if node.devices is not None:
+        return _by_devices(facts, node)
+    return _by_labels(facts, node, domain)
+
+
+def _by_devices(facts: ClassFacts, node: NodeView) -> Membership:
+    devices = node.devices or ()
+    if not devices:
+        return Stranger("has no accelerator")
+    answers = [(device, _device_answer(facts, device)) for device in devices]
+    matching = tuple(device for device, answer in answers if answer == "")
+    if matching:
+        whole = tuple(device for device in matching if device.mig.mode != "enabled")
+        return Member(
+            usable=sum(device.usable for device in whole),
+            total=len(whole),
+            resource=facts.resource,
+            source=f"AcceleratorNode/{node.name} spec.devices",
+            devices=whole,
+        )
+    unsure = [device for device, answer in answers if answer is None]
+    if unsure:
+        return Unsure(f"nothing tells whether {unsure[0].product or 'its device'} is of this class")
+    return Stranger(next(answer for _, answer in answers if answer))
+
+
+def _device_answer(facts: ClassFacts, device: DeviceView) -> str | None:
+    """Return "" for a device of the class, why not for another, `None` where nothing identifies it."""
+    return _identified(
+        _Identity(
+            vendor=facts.vendor,
+            family=facts.family,
+            model=facts.model,
+            capability=facts.capability,
+            device_ids=facts.device_ids,
+            nominal=facts.memory.nominal_gib if facts.memory else None,
+        ),
+        _Seen(
+            vendor=device.vendor,
+            family=device.family,
+            product=device.product,
+            capability=device.compute_capability,
+            device_id=device.pci.device_id,
+            nominal=None if device.memory_bytes is None else nominal_gib(Decimal(device.memory_bytes)),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Identity:
+    """By what a class can be told."""
+
+    vendor: str | None
+    family: str | None
+    model: str | None
+    capability: str | None
+    device_ids: tuple[str, ...]
+    nominal: Decimal | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """By what a device can be told."""
+
+    vendor: str | None
+    family: str | None
+    product: str | None
+    capability: str | None
+    device_id: str | None
+    nominal: Decimal | None
+
+
+# A fleet has a few kinds of devices and thousands of each.
+@lru_cache(maxsize=4096)
+def _identified(of_class: _Identity, seen: _Seen) -> str | None:
+    this = seen.product or "the device"
+    if _differ(of_class.vendor, seen.vendor):
+        return f"{this} is of {seen.vendor}, not {of_class.vendor}"
+    by_id = bool(of_class.device_ids and seen.device_id)
+    if by_id and (seen.device_id or "").lower() not in of_class.device_ids:
+        return f"{this} has device id {seen.device_id}, not {' or '.join(of_class.device_ids)}"
+    if _versions_differ(of_class.capability, seen.capability):
+        return f"{this} has compute capability {seen.capability}, not {of_class.capability}"
+    if _differ(of_class.family, seen.family):
+        return f"{this} is of family {seen.family}, not {of_class.family}"
+    by_model = bool(of_class.model and seen.product)
+    if by_model and not by_id and not words(of_class.model or "") <= words(seen.product or ""):
+        return f"{this} is no {of_class.model}"
+    if of_class.nominal and seen.nominal and of_class.nominal != seen.nominal:
+        return f"{this} has {gib_text(seen.nominal)}, not {gib_text(of_class.nominal)}"
+    return "" if by_id or by_model else None
+
+
+def _by_labels(facts: ClassFacts, node: NodeView, domain: str) -> Membership:
+    labels = node.labels.values
+    differing = [
+        check.reason
+        for check in selector_checks(facts.node_selector, node.labels, "the class")
+        if check.verdict == DOES_NOT_FIT
+    ]
+    if differing:
+        return Stranger(differing[0])
+    if f"{domain}/present" not in labels and f"{domain}/count" not in labels:
+        return _unlabelled(facts, node)
+    answer = _identified(
+        _Identity(
+            vendor=facts.vendor,
+            family=facts.family,
+            model=facts.model,
+            capability=facts.capability,
+            device_ids=(),
+            nominal=facts.memory.nominal_gib if facts.memory else None,
+        ),
+        _Seen(
+            vendor=labels.get(f"{domain}/vendor"),
+            family=labels.get(f"{domain}/family"),
+            product=labels.get(f"{domain}/product"),
+            capability=labels.get(f"{domain}/compute-capability"),
+            device_id=None,
+            nominal=_whole_gib(labels, domain),
+        ),
+    )
+    if answer is None:
+        return Unsure("its labels do not tell whether its devices are of this class")
+    if answer:
+        return Stranger(answer)
+    count = labels.get(f"{domain}/count", "")
+    return Member(
+        usable=int(count) if count.isascii() and count.isdigit() else None,
+        total=None,
+        resource=facts.resource,
+        source=f"Node/{node.name} {domain}/count",
+    )
+
+
+def _unlabelled(facts: ClassFacts, node: NodeView) -> Membership:
+    """Answer for a node without our facts: an empty selector, which every node meets, makes no node a member."""
+    offered = node.allocatable or {}
+    if node.allocatable is not None and not any(name.startswith(_DOMAINS) for name in offered):
+        return Stranger("offers no accelerator")
+    if node.allocatable is not None and facts.resource is not None and facts.resource not in offered:
+        return Stranger(f"offers no {facts.resource}")
+    return Unsure("has no facts of this agent: no AcceleratorNode and no labels")
+
+
+_DOMAINS = tuple(sorted({resource.partition("/")[0] + "/" for resource in VENDOR_RESOURCES.values()}))
+
+
+def _of_other_kind(facts: ClassFacts, node: NodeView) -> str:
+    held = ", ".join(sorted(node.offers))
+    return f"has no partition {facts.partition}" + (f", but {held}" if held else "")
+
+
+def _whole_gib(labels: Mapping[str, str], domain: str) -> Decimal | None:
+    text = labels.get(f"{domain}/memory-gib", "")
+    return Decimal(text) if text.isascii() and text.isdigit() else None
+
+
+def _differ(one: str | None, other: str | None) -> bool:
+    return bool(one and other) and normal(one or "") != normal(other or "")
+
+
+def _versions_differ(one: str | None, other: str | None) -> bool:
+    return bool(one and other) and parse_version(one or "") != parse_version(other or "")
