@@ -16,6 +16,9 @@ from probes.facts import Accelerator, DeviceFiles, Driver, Host, PciFunction
 MAX_BYTES = 1 << 20
 """A child that tells more than this is ended: no machine has so much to say."""
 
+HOST = "probe host"
+"""Stands for a call in an attempt where the host itself died or fell silent."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
@@ -55,8 +58,8 @@ class Refused:
 class Attempt:
     """How one child ended."""
 
-    ended: Literal["finished", "deadline", "crash", "oversize", "not-started"]
-    """`not-started`: too many children that cannot be killed are still there."""
+    ended: Literal["finished", "deadline", "crash", "oversize", "not-started", "dropped"]
+    """`not-started`: too many children that cannot be killed are still there. `dropped`: the agent itself stops."""
     device: int | None = None
     """The device that was being asked; `None`: the library as a whole, or the machine's files."""
     call: str | None = None

@@ -10,6 +10,7 @@ import psutil
 from probes.facts import DeviceFiles, Host
 
 _MAX_BYTES = 1 << 16
+_MAX_CPUINFO_BYTES = 1 << 22
 _MODULE_VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
 
 
@@ -74,17 +75,20 @@ def _memory_bytes(root: Path) -> int | None:
 
 
 def _cpus(root: Path) -> int | None:
-    return len(re.findall(r"^processor\s*:", _text(root / "proc/cpuinfo"), re.MULTILINE)) or None
+    return (
+        len(re.findall(r"^processor\s*:", _text(root / "proc/cpuinfo", _MAX_CPUINFO_BYTES), re.MULTILINE))
+        or None
+    )
 
 
 def _first(root: Path, paths: tuple[str, ...]) -> str | None:
     return next((text for path in paths if (text := _text(root / path).strip(" \n\t\0"))), None)
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, most: int = _MAX_BYTES) -> str:
     """Return the file's beginning, empty where it cannot be read: most machines lack some of these files."""
     try:
         with path.open("rb") as file:
-            return file.read(_MAX_BYTES).decode("utf-8", "replace")
+            return file.read(most).decode("utf-8", "replace")
     except OSError:
         return ""

@@ -26,6 +26,7 @@ SILENCE_SHARE = 2.0
 """Share of the probe timeout after which the host itself has ended any child that hangs."""
 
 _MARGIN_SECONDS = 5.0
+_EXIT_SECONDS = 0.1
 _SUSPENDED_SECONDS = 1.0
 _LONGEST_BACK_OFF_SECONDS = 3600.0
 
@@ -71,6 +72,7 @@ class ProbeHost:
         self._closed = False
         self._buffer = bytearray()
         self._problem: str | None = None
+        self._count = 0
         self._unanswered: dict[int, _Unanswered] = {}
         self._stuck: tuple[tuple[int, str], ...] = ()
         self._stuck_elsewhere: tuple[tuple[int, str], ...] = ()
@@ -135,7 +137,7 @@ class ProbeHost:
 
     def _gather(self, request: Request) -> Evidence:
         """Ask the host; one that dies is replaced and asked once more, for it may have died of something passing."""
-        attempts: tuple[Attempt, ...] = ()
+        evidence = Evidence()
         for _ in range(2):
             evidence = Evidence(left_out={index: device.known for index, device in self._unanswered.items()})
             try:
@@ -146,13 +148,14 @@ class ProbeHost:
                         evidence.attempts = finding.attempts
                         return evidence
             except HostGone:
-                attempts = (Attempt(ended="crash", call="the probe host"),)
+                evidence.attempts = (_attempt_of_dead_host(self._drop()),)
             except HostSilent:
-                evidence.attempts = (Attempt(ended="deadline", call="the probe host"),)
                 self._drop()
+                evidence.attempts = (Attempt(ended="deadline", call=findings.HOST),)
                 return evidence
-            self._drop()
-        evidence.attempts = attempts
+            if self._closed:
+                evidence.attempts = (Attempt(ended="dropped"),)
+                return evidence
         return evidence
 
     def _ask(self, request: Request) -> Iterator[Finding]:
@@ -195,13 +198,18 @@ class ProbeHost:
             self._buffer += data
             yield from findings.whole_lines(self._buffer)
 
-    def _drop(self) -> None:
-        """Kill the host with its children and forget it; those that cannot be killed are remembered."""
+    def _drop(self) -> int | None:
+        """Kill the host with its children and forget it; return how it ended, negative for a signal.
+
+        Children that cannot be killed are remembered.
+        """
         with self._lock:
             process, self._process = self._process, None
             self._stuck_elsewhere, self._stuck = (*self._stuck_elsewhere, *self._stuck), ()
         if process is None:
-            return
+            return None
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=0.0 if self._closed else _EXIT_SECONDS)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
@@ -209,11 +217,16 @@ class ProbeHost:
         for pipe in (process.stdin, process.stdout):
             if pipe is not None and not self._closed:
                 pipe.close()
+        return process.returncode
 
     def _learn(self, facts: NodeFacts, attempts: Sequence[Attempt]) -> None:
         """Remember the devices that did not answer, each longer than the last time; forget those that did."""
         if not facts.accelerators:
             return
+        if len(facts.accelerators) != self._count:
+            # Indices name other devices now.
+            self._unanswered.clear()
+            self._count = len(facts.accelerators)
         asked_in_vain = {attempt.device for attempt in attempts if attempt.device is not None}
         now = self._clock()
         for device in facts.accelerators:
@@ -224,8 +237,12 @@ class ProbeHost:
                 self._unanswered[device.index] = _Unanswered(known=device, tries=tries, retry_at=now + wait)
             elif earlier is not None and (device.fault is None or device.fault.kind != "no-answer"):
                 del self._unanswered[device.index]
-        for index in [index for index in self._unanswered if index >= len(facts.accelerators)]:
-            del self._unanswered[index]
+
+
+def _attempt_of_dead_host(status: int | None) -> Attempt:
+    if status is not None and status < 0:
+        return Attempt(ended="crash", call=findings.HOST, signal=-status)
+    return Attempt(ended="crash", call=findings.HOST, exit_status=status)
 
 
 def probe_once(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from probes.facts import Accelerator, FaultKind, PciFunction, ProbeVerdict
-from probes.findings import Attempt, Opened, Refused, Surroundings
+from probes.findings import HOST, Attempt, Opened, Refused, Surroundings
 from probes.questions import (
     DRIVER_NOT_LOADED,
     LIB_RM_VERSION_MISMATCH,
@@ -234,9 +234,12 @@ def _judge_silence(seen: Surroundings, attempts: Sequence[Attempt]) -> Judgement
             f"earlier probes hang in the driver and cannot even be killed, so no further one was started; {shown}. The "
             "operator of this node will have to reboot it",
         )
+    if last.ended == "dropped":
+        return Judgement("no-answer", "ProbeDropped", "the agent stops, and ended the probe")
     if last.ended == "crash":
+        reason = "ProbeHostDied" if last.call == HOST else "ProbeCrashed"
         how = f"signal {last.signal}" if last.signal else f"status {last.exit_status}"
-        return Judgement("no-answer", "ProbeCrashed", f"the probe crashed in {call} ({how}); {shown}")
+        return Judgement("no-answer", reason, f"the probe ended in {call} with {how}, see its log; {shown}")
     if last.ended == "oversize":
         return Judgement("no-answer", "AnswerTooLarge", "the probe told more than 1 MiB and was ended")
     return Judgement(
