@@ -8,8 +8,8 @@ import pynvml
 
 from probes.facts import Accelerator, Driver
 from probes.findings import Identity, Opened, Refused
-from probes.nvml_readings import FabricReading, MemoryReading, PciReading, read_accelerator
-from probes.questions import UNDECODABLE, Handle, Questions, Refusal, device_fault
+from probes.nvml_readings import FabricReading, PciReading, read_accelerator
+from probes.questions import UNDECODABLE, Handle, MemoryReading, Questions, Refusal, device_fault
 
 NEEDED = (
     "NVMLError",

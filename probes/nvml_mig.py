@@ -83,7 +83,7 @@ def _read_memory(part: Handle, ask: Questions) -> int | None:
     reading = ask.ask("mig.memory", "nvmlDeviceGetMemoryInfo", part)
     if reading is None:
         return None
-    if not 0 < reading.total < 1 << 48 or max(reading.used, reading.free) > reading.total:
+    if not reading.possible:
         ask.doubt("mig.memory")
         return None
     return int(reading.total)

@@ -25,7 +25,6 @@ of these answer the memory query with NOT_SUPPORTED, with zero or with the host'
 DISPLAY_ONLY = {"1fb0": "NVIDIA DGX Display"}
 """Adapters that drive a screen and no workload, by PCI device id and exact name: a Quadro T1000 shares the id."""
 
-MEMORY_LIMIT = 1 << 48
 COUNT_LIMIT = 1 << 40
 MHZ_LIMIT = 20_000
 MILLIWATT_LIMIT = 100_000_000
@@ -81,15 +80,6 @@ class PciReading(NamedTuple):
     device: int
     device_and_vendor: int
     subsystem: int
-
-
-class MemoryReading(NamedTuple):
-    """Bytes; `reserved` is `None` from the old call, which counts the reservation as used."""
-
-    total: int
-    free: int
-    used: int
-    reserved: int | None
 
 
 class FabricReading(NamedTuple):
@@ -174,10 +164,7 @@ def _read_memory(handle: Handle, ask: Questions) -> dict[str, Any]:
     if isinstance(reading, Refusal):
         ask.note("memory", call, reading)
         return {}
-    if (
-        not 0 < reading.total < MEMORY_LIMIT
-        or max(reading.used, reading.free, reading.reserved or 0) > reading.total
-    ):
+    if not reading.possible:
         ask.doubt("memory")
         return {}
     return {

@@ -5,7 +5,7 @@ Knows NVML's return codes and figures that cannot be true, and calls nothing its
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from probes.facts import DeviceFault, FaultKind, FieldProblem
 
@@ -49,6 +49,24 @@ T = TypeVar("T")
 
 Handle = object
 """Of a device or a MIG device: the binding's own, passed back to it and never looked into."""
+
+
+_MEMORY_LIMIT = 1 << 48
+
+
+class MemoryReading(NamedTuple):
+    """Bytes; `reserved` is `None` from the old call, which counts the reservation as used."""
+
+    total: int
+    free: int
+    used: int
+    reserved: int | None
+
+    @property
+    def possible(self) -> bool:
+        """Tell whether a device can have answered so: some memory, no sentinel, and no part above the whole."""
+        parts = (self.free, self.used, self.reserved or 0)
+        return 0 < self.total < _MEMORY_LIMIT and max(parts) <= self.total and SENTINELS.isdisjoint(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,11 +49,15 @@ def installed(scenario: Scenario, cycle: int = 1) -> Iterator[nvml.FakeNvml]:
         nvml.uninstall()
 
 
+def unheard(_device: int | None, _call: str) -> None:
+    """Listen to no progress."""
+
+
 def gather(scenario: Scenario, cycle: int = 1) -> Evidence:
     """Return what one probe finds of NVML, without the machine's files."""
     evidence = Evidence()
     with installed(scenario, cycle):
-        for finding in real.probe_nvml(on_call=lambda device, call: None):
+        for finding in real.probe_nvml(on_call=unheard):
             evidence.take(finding)
     return evidence
 
@@ -78,6 +82,6 @@ def facts(scenario: Scenario, root: Path, cycle: int = 1) -> NodeFacts:
 def resolved_symbols(scenario: Scenario) -> set[str]:
     """Return the C functions that a probe of the machine looks up."""
     with installed(scenario):
-        for _ in real.probe_nvml(on_call=lambda device, call: None):
+        for _ in real.probe_nvml(on_call=unheard):
             pass
         return set(pynvml._nvmlGetFunctionPointer_cache)
