@@ -18,6 +18,10 @@ KIND = "AcceleratorNode"
 
 MAX_DEVICES = 64
 MAX_PARTITIONS = 512
+# Bounds of texts that come from hardware, as the CRD states them.
+MAX_TEXT = 256
+MAX_WORD = 63
+MAX_SUMMARY = 1024
 
 CONDITION_TYPES = ("ProbeSucceeded", "DriverReady", "AllDevicesHealthy", "InventoryComplete")
 
@@ -60,7 +64,7 @@ def record_for(
     )
     usable = sum(device.assessment.usable for device in devices)
     summary = {
-        "classes": ",".join(count.name for count in counts) or "none",
+        "classes": _cut(",".join(count.name for count in counts), MAX_SUMMARY) or "none",
         "count": len(devices),
         "healthy": f"{usable}/{len(devices)}",
     }
@@ -99,13 +103,18 @@ def _driver(facts: NodeFacts) -> dict[str, Any] | None:
     if not facts.drivers:
         return None
     driver = facts.drivers[0]
-    return _present(name=driver.name, version=driver.version, cudaVersion=driver.cuda_version)
+    return _present(name=driver.name, version=_cut(driver.version, MAX_WORD), cudaVersion=driver.cuda_version)
 
 
 def _host(facts: NodeFacts) -> dict[str, Any] | None:
     host = facts.host
     return (
-        _present(machine=host.machine, kernel=host.kernel, memoryBytes=host.memory_bytes, cpus=host.cpus)
+        _present(
+            machine=_cut(host.machine, MAX_TEXT),
+            kernel=_cut(host.kernel, MAX_TEXT),
+            memoryBytes=host.memory_bytes,
+            cpus=host.cpus,
+        )
         or None
     )
 
@@ -151,7 +160,7 @@ def _device(device: Device, room: int) -> dict[str, Any]:
         uuidWeak=True if facts.id is None else None,
         index=facts.index,
         vendor=facts.vendor,
-        product=facts.product,
+        product=_cut(facts.product, MAX_TEXT),
         **{"class": description.class_name if description else None},
         family=description.family if description else None,
         pci=_pci(facts.pci),
@@ -168,7 +177,10 @@ def _device(device: Device, room: int) -> dict[str, Any]:
         reasons=list(device.assessment.reasons) or None,
         since=timestamp(device.assessment.since) if device.assessment.since else None,
         fault=_fault(facts.fault),
-        problems=[{"field": problem.field, "error": problem.error} for problem in facts.problems] or None,
+        problems=[{"field": problem.field, "error": problem.error} for problem in facts.problems][
+            :MAX_DEVICES
+        ]
+        or None,
         link=_link(facts.link),
         fabric=_fabric(facts.fabric),
         mig=_mig(device, room),
@@ -261,6 +273,10 @@ def _mode(*, enabled: bool) -> str:
 
 def _class_entry(count: ClassCount) -> dict[str, Any]:
     return {"name": count.name, "resource": count.resource, "total": count.total, "usable": count.usable}
+
+
+def _cut(text: str | None, length: int) -> str | None:
+    return None if text is None else text[:length]
 
 
 def _present(**fields: Any) -> dict[str, Any]:  # noqa: ANN401  # any JSON value
