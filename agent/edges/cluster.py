@@ -1,8 +1,8 @@
 """The Kubernetes API over HTTP: keeps the `Cluster` protocol with the official client's generic `ApiClient`.
 
 The only module that imports `kubernetes`. Objects stay plain dictionaries: the typed models of the client cost
-20 MiB and five times the memory of an object. Every request has connect and read timeouts and is retried a bounded
-number of times; what is left after that is a `ClusterError`.
+20 MiB and five times the memory of an object. Every request has connect and read timeouts and is retried a
+bounded number of times; what is left after that is a `ClusterError`.
 """
 
 import os
