@@ -128,10 +128,9 @@ class ControlPlane:
         return client
 
     def close_clients(self) -> None:
-        """Close the connections of every client that was made here."""
+        """Close the kept connections of every client that was made here; each stays usable."""
         for client in self._clients:
             client.close()
-        self._clients = [self.admin]
 
     def kubeconfig(self, token: str, *, server: str | None = None, name: str | None = None) -> Path:
         """Write a kubeconfig with this token and return its path."""
