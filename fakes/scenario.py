@@ -51,17 +51,17 @@ class Driver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """The machine around the devices."""
+    """The machine around the devices; what is `None` has no file."""
 
     machine: str | None = None
     """DMI product name."""
     device_tree_model: str | None = None
     """On boards without DMI, such as Jetson."""
-    kernel: str = "6.8.0-60-generic"
-    memory_bytes: UnsignedLong = 1 << 40
+    kernel: str | None = None
+    memory_bytes: UnsignedLong | None = None
     memory_free_bytes: UnsignedLong | None = None
     """`None`: three quarters of all memory."""
-    cpus: UnsignedInt = 64
+    cpus: UnsignedInt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
