@@ -24,8 +24,6 @@ MAX_SETTINGS_BYTES = 1024 * 1024
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
-VendorProbe = Literal["nvidia"]
-
 
 class SettingsError(Exception):
     """A setting that cannot be used; the message names it, its value and what would do."""
@@ -84,7 +82,6 @@ class Settings:
     compat_labels: tuple[Literal["gfd"], ...] = setting(
         "Further label families to write where nobody else owns them: `gfd` for nvidia.com/gpu.*.", default=()
     )
-    probes: tuple[VendorProbe, ...] = setting("Vendors to probe for.", default=("nvidia",))
     allow_simulated: bool = setting("Publish facts of fake hardware to a cluster.", default=False)
     resources: Literal["none", "per-accelerator"] = setting(
         "Whether classes name the extended resource of one accelerator; it overrides a runtime's GPU count in OME.",
@@ -183,6 +180,8 @@ def metavar_of(name: str) -> str:
     kind = _HINTS[name]
     if kind is Duration:
         return "DURATION"
+    if kind is bool:
+        return "true|false"
     if get_origin(kind) is Literal:
         return "|".join(get_args(kind))
     if get_origin(kind) is tuple:
