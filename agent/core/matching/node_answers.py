@@ -1,7 +1,7 @@
 """One class on one node: what is usable, what is free, whether a pod may land there, each shortfall with its reason."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from agent.core.keys import DEFAULT_DOMAIN
@@ -20,7 +20,7 @@ from agent.core.matching.workload import Placement, required_terms
 class NodeScope:
     """What node answers need beside class, node and number."""
 
-    placement: Placement = Placement()
+    placement: Placement = field(default_factory=Placement)
     nvlink_required: bool = False
     allow_sharing: bool = False
     """Whether time slices count as devices."""

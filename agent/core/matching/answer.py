@@ -1,0 +1,328 @@
+"""One subject against all hardware: an answer per class, the choice by policy, and what is worth knowing."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from agent.core.keys import DEFAULT_DOMAIN
+from agent.core.matching.counts import Need, need_on
+from agent.core.matching.hardware import ClassFacts
+from agent.core.matching.identity import Scope
+from agent.core.matching.inventory_rule import count_rule
+from agent.core.matching.membership import Stranger
+from agent.core.matching.node_answers import NodeAnswer, NodeScope, node_answer
+from agent.core.matching.nodes import NodeView
+from agent.core.matching.policies import Candidate, picked
+from agent.core.matching.precisions import chosen_precision
+from agent.core.matching.requirements import Requirements
+from agent.core.matching.rules import class_rules
+from agent.core.matching.spelling import did_you_mean, normal, same_name, with_general
+from agent.core.matching.subject import Subject
+from agent.core.matching.verdicts import (
+    CANNOT_TELL,
+    DOES_NOT_FIT,
+    FITS,
+    Finding,
+    RuleAnswer,
+    Verdict,
+    all_of,
+    any_of,
+)
+
+DEFAULT_POLICY = "BestFit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """All classes and nodes that a subject is compared with."""
+
+    classes: tuple[ClassFacts, ...]
+    nodes: tuple[NodeView, ...] = ()
+    source: str = ""
+    """Where they come from, for people: `the cluster`, `classes.yaml`, `this machine`."""
+    live: bool = False
+    """Whether they were read from the cluster just now, so that the age of records counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the one who asks may decide."""
+
+    policy: str | None = None
+    """Stands in for the policy of the service."""
+    only_listed: bool = True
+    allow_partitions: bool = False
+    allow_sharing: bool = False
+    now: datetime | None = None
+    domain: str = DEFAULT_DOMAIN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassAnswer:
+    """How one class stands."""
+
+    facts: ClassFacts
+    verdict: Verdict
+    need: Need
+    precision: str | None
+    rules: tuple[RuleAnswer, ...]
+    nodes_now: int | None
+    """Nodes where a pod fits now; `None` where no nodes are known."""
+    nodes_total: int | None
+    """Nodes where it would fit were they empty."""
+
+    @property
+    def failures(self) -> tuple[RuleAnswer, ...]:
+        """Return the rules that do not hold."""
+        return tuple(rule for rule in self.rules if rule.verdict == DOES_NOT_FIT)
+
+    @property
+    def distance(self) -> tuple[int, float]:
+        """Return how far from fitting: rules that do not hold, and by how much."""
+        return len(self.failures), sum(rule.gap for rule in self.failures)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What a policy takes."""
+
+    policy: str
+    class_name: str
+    accelerators: int
+    precision: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """All that is said of one subject."""
+
+    subject: Subject
+    verdict: Verdict
+    choice: Choice | None
+    classes: tuple[ClassAnswer, ...]
+    """The fitting first, then those that cannot be told, then the nearest misses."""
+    nodes: tuple[NodeAnswer, ...]
+    findings: tuple[Finding, ...]
+    source: str = field(default="")
+
+
+def answer_for(subject: Subject, hardware: Hardware, options: Options = Options()) -> Answer:  # frozen
+    """Compare one subject with all hardware."""
+    requirements = subject.requirements
+    scope = _scope(hardware, options)
+    node_scope = _node_scope(requirements, hardware, options)
+    classes: list[ClassAnswer] = []
+    nodes: list[NodeAnswer] = []
+    for facts in hardware.classes:
+        answer, found = _class_answer(requirements, facts, hardware.nodes, scope, node_scope)
+        classes.append(answer)
+        nodes += found
+    ordered = _runtime_order(classes, requirements)
+    choice, policy_findings = _choice(ordered, requirements, options)
+    verdict = any_of(answer.verdict for answer in classes)
+    if verdict == FITS and any(finding.id == "no-runtime" for finding in subject.findings):
+        # What an unknown runtime requires may rule any class out.
+        verdict = CANNOT_TELL
+    findings = [*subject.findings, *_findings(requirements, hardware, options), *policy_findings]
+    return Answer(
+        subject=subject,
+        verdict=verdict,
+        choice=choice,
+        classes=tuple(sorted(ordered, key=_rank)),
+        nodes=tuple(nodes),
+        findings=tuple(dict.fromkeys(findings)),
+        source=hardware.source,
+    )
+
+
+def _scope(hardware: Hardware, options: Options) -> Scope:
+    features = {feature for facts in hardware.classes for feature in facts.features or ()}
+    return Scope(
+        class_names=tuple(facts.name for facts in hardware.classes),
+        known_features=tuple(sorted(features)),
+        only_listed=options.only_listed,
+        allow_partitions=options.allow_partitions,
+    )
+
+
+def _node_scope(requirements: Requirements, hardware: Hardware, options: Options) -> NodeScope:
+    wanted = with_general(feature for stated in requirements.features for feature in stated.value)
+    return NodeScope(
+        placement=requirements.workload.placement,
+        nvlink_required="nvlink" in wanted,
+        allow_sharing=options.allow_sharing,
+        now=options.now if hardware.live else None,
+        domain=options.domain,
+    )
+
+
+def _class_answer(
+    requirements: Requirements,
+    facts: ClassFacts,
+    nodes: Sequence[NodeView],
+    scope: Scope,
+    node_scope: NodeScope,
+) -> tuple[ClassAnswer, list[NodeAnswer]]:
+    preferred = requirements.precisions.value if requirements.precisions else ()
+    precision = chosen_precision(facts, preferred)
+    need, size_rules = need_on(requirements, facts, precision)
+    rules = [*class_rules(requirements, facts, scope), *size_rules]
+    found, strangers = _on_nodes(facts, nodes, need, node_scope)
+    counted = count_rule(
+        facts,
+        need,
+        found,
+        strangers,
+        any_nodes=bool(nodes),
+        nvlink_required=node_scope.nvlink_required,
+    )
+    rules += counted
+    answer = ClassAnswer(
+        facts=facts,
+        verdict=all_of(rule.verdict for rule in rules),
+        need=need,
+        precision=precision,
+        rules=tuple(rules),
+        nodes_now=sum(one.verdict == FITS for one in found) if nodes else None,
+        nodes_total=sum(one.when_free == FITS for one in found) if nodes else None,
+    )
+    return answer, found
+
+
+def _on_nodes(
+    facts: ClassFacts, nodes: Sequence[NodeView], need: Need, scope: NodeScope
+) -> tuple[list[NodeAnswer], list[tuple[str, str]]]:
+    """Return the answers of the nodes that have the class, and why each other node has not.
+
+    Simulated nodes never count beside real ones.
+    """
+    found: list[NodeAnswer] = []
+    strangers: list[tuple[str, str]] = []
+    for node in nodes:
+        answer = node_answer(facts, node, need, scope)
+        if isinstance(answer, Stranger):
+            strangers.append((node.name, answer.reason))
+        else:
+            found.append(answer)
+    real = [answer for answer in found if not answer.simulated]
+    return real or found, strangers
+
+
+def _runtime_order(answers: Sequence[ClassAnswer], requirements: Requirements) -> list[ClassAnswer]:
+    """Return classes in the order in which the runtime lists them, then by name."""
+    listed = [normal(name) for name in requirements.classes.value] if requirements.classes else []
+    places = {name: place for place, name in reversed(list(enumerate(listed)))}
+    return sorted(
+        answers,
+        key=lambda answer: (places.get(normal(answer.facts.name), len(listed)), answer.facts.name),
+    )
+
+
+def _rank(answer: ClassAnswer) -> tuple[int, tuple[int, float]]:
+    return {FITS: 0, CANNOT_TELL: 1, DOES_NOT_FIT: 2}[answer.verdict], answer.distance
+
+
+def _choice(
+    answers: Sequence[ClassAnswer], requirements: Requirements, options: Options
+) -> tuple[Choice | None, list[Finding]]:
+    policy = options.policy or (requirements.policy.value if requirements.policy else None) or DEFAULT_POLICY
+    candidates = [
+        Candidate(
+            facts=answer.facts,
+            need=answer.need,
+            precision=answer.precision,
+            nodes_now=answer.nodes_now,
+        )
+        for answer in answers
+        if answer.verdict == FITS
+    ]
+    pick = picked(policy, candidates, requirements)
+    if pick.candidate is None:
+        path = requirements.policy.path if requirements.policy else "--policy"
+        finding = Finding(
+            id="policy-cannot-choose", severity="warning", path=path, message=f"{policy}: {pick.reason}"
+        )
+        return None, [finding] if candidates else []
+    chosen = pick.candidate
+    return (
+        Choice(
+            policy=policy,
+            class_name=chosen.facts.name,
+            accelerators=chosen.need.accelerators,
+            precision=chosen.precision,
+            reason=pick.reason,
+        ),
+        [],
+    )
+
+
+def _findings(requirements: Requirements, hardware: Hardware, options: Options) -> Iterable[Finding]:
+    yield from _missing_classes(requirements, hardware, options)
+    for facts in hardware.classes:
+        for problem in facts.problems:
+            yield Finding(
+                id="value-not-usable",
+                severity="error",
+                path=f"AcceleratorClass/{facts.name} {problem.path}",
+                message=f"{problem.message}; the fact counts as not known",
+            )
+    if not hardware.classes:
+        yield Finding(
+            id="no-classes",
+            severity="error",
+            path="",
+            message=f"there is no AcceleratorClass in {hardware.source}",
+        )
+    if not hardware.nodes:
+        yield Finding(
+            id="no-nodes",
+            severity="info",
+            path="",
+            message="no nodes are known, so nothing is said of what is free or how many are on one node",
+        )
+    elif all(node.allocatable is None for node in hardware.nodes):
+        yield Finding(
+            id="no-node-objects",
+            severity="info",
+            path="",
+            message="no Node objects are known: taints, cordons, selectors and what is free were not compared",
+        )
+    elif all(node.requested is None for node in hardware.nodes):
+        yield Finding(
+            id="pods-not-read",
+            severity="info",
+            path="",
+            message="pods were not read, so all that the kubelet offers counts as free",
+        )
+    simulated = [node.name for node in hardware.nodes if node.simulated]
+    if simulated:
+        yield Finding(
+            id="simulated-nodes",
+            severity="warning",
+            path="",
+            message=f"{len(simulated)} nodes have simulated hardware, among them {simulated[0]}",
+        )
+
+
+def _missing_classes(requirements: Requirements, hardware: Hardware, options: Options) -> Iterable[Finding]:
+    """Tell of listed or named classes that do not exist, or are spelt in a way that OME does not find."""
+    names = [facts.name for facts in hardware.classes]
+    listed = requirements.classes if options.only_listed else None
+    places = [(name, f"{listed.path}[{place}]") for place, name in enumerate(listed.value)] if listed else []
+    places += [(stated.value, stated.path) for stated in requirements.named]
+    for name, path in places:
+        same = same_name(name, names)
+        if same is None:
+            message = f"there is no class {name} in {hardware.source}{did_you_mean(name, names)}"
+            yield Finding(id="listed-class-missing", severity="warning", path=path, message=message)
+        elif same != name:
+            message = (
+                f"{name} is taken for {same}; OME compares names to the letter and finds none: write {same}"
+            )
+            yield Finding(id="class-name-spelling", severity="warning", path=path, message=message)
+
+
+def without_list(options: Options) -> Options:
+    """Return options under which the runtime's list of classes does not count, for a patch of that list."""
+    return replace(options, only_listed=False)
