@@ -159,13 +159,18 @@ def catalogue() -> Catalogue:
 
 @lru_cache(maxsize=1)
 def names_on_the_bus() -> Mapping[tuple[str, str], str]:
-    """Return (PCI vendor id, device id) → product name of other vendors' accelerators, which no library here can ask."""
-    return {
-        (vendor_id, device_id): entry["product_name"]
-        for name, vendor_id in (("amd.toml", "1002"), ("intel.toml", "8086"))
-        for entry in _document(name)["product"]
-        for device_id in entry["pci_device_ids"]
+    """Return (PCI vendor id, device id) → product name, for devices that are only seen on the bus."""
+    names = {
+        ("10de", device_id): " or ".join(
+            sorted(min(product.driver_names, default=product.key) for product in products)
+        )
+        for device_id, products in catalogue().by_device_id.items()
     }
+    for name, vendor_id in (("amd.toml", "1002"), ("intel.toml", "8086")):
+        for entry in _document(name)["product"]:
+            for device_id in entry["pci_device_ids"]:
+                names[vendor_id, device_id] = entry["product_name"]
+    return names
 
 
 def _narrowed(

@@ -15,8 +15,10 @@ def facts_table(inventory: Inventory, *, width: int) -> str:
     facts = inventory.facts
     parts = [_headline(facts)]
     if inventory.devices:
-        headers = ("index", "product", "class", "memory", "capability", "pci", "state", "reasons")
-        parts.append(text_table(headers, [_device_row(device) for device in _by_index(inventory)], width=width))
+        headers = ("index", "product", "class", "memory", "capability", "mode", "pci", "state", "reasons")
+        parts.append(
+            text_table(headers, [_device_row(device) for device in _by_index(inventory)], width=width)
+        )
     partitions = [
         (
             str(device.facts.index),
@@ -79,10 +81,21 @@ def _device_row(device: Device) -> tuple[str, ...]:
         description.class_name if description else "not known",
         "unified" if facts.unified_memory else _mib(facts.memory_bytes),
         capability_text(capability) if capability else "-",
+        _mode(device),
         facts.pci.address if facts.pci else "-",
         device.assessment.state,
         ", ".join(device.assessment.reasons) or "-",
     )
+
+
+def _mode(device: Device) -> str:
+    """Return how the device is handed out: whole, in partitions, as a share, or about to change."""
+    mig = device.facts.mig
+    if mig is not None and mig.enabled != mig.pending_enabled:
+        return "mig pending" if mig.pending_enabled else "whole pending"
+    if mig is not None and mig.enabled:
+        return f"mig ({'?' if mig.partitions is None else len(mig.partitions)})"
+    return "vgpu" if device.facts.virtualization == "vgpu" else "whole"
 
 
 def _class_row(object_: Mapping[str, Any]) -> tuple[str, ...]:
