@@ -4,6 +4,8 @@ Before each probe it writes the machine's files for that probe and sets the fake
 """
 
 import argparse
+import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -11,7 +13,10 @@ from pathlib import Path
 
 from fakes import filesystem, nodes, nvml
 from fakes.scenario import Scenario
+from fakes.strict import ScenarioError
 from probes import child
+
+_PREFIX = "accelerator-fake-"
 
 
 def stage(scenario: Scenario, root: Path, *, journal: Path | None = None) -> Callable[[int], None]:
@@ -38,10 +43,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--journal", type=Path, help="append each NVML call: probe, process, function, return code"
     )
     given, rest = parser.parse_known_args(argv)
-    scenario = nodes.load(given.scenario)
-    with tempfile.TemporaryDirectory(prefix="accelerator-fake-") as folder:
+    try:
+        scenario = nodes.load(given.scenario)
+    except ScenarioError as error:
+        parser.error(str(error))
+    _remove_abandoned()
+    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as folder:
         root = Path(folder)
         return child.main(rest, prepare=stage(scenario, root, journal=given.journal), root=root)
+
+
+def _remove_abandoned() -> None:
+    """Remove files of fake machines whose host was killed, which is how the parent always ends one."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        host = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        if not Path("/proc", host).exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -241,7 +241,13 @@ def _no_gpu() -> Data:
         "driver": {"loaded": False, "library": False},
         "host": {"machine": "PowerEdge R650", "memory_bytes": 256 * _GIB, "cpus": 64},
         "other_pci": [
-            {"address": "0000:03:00.0", "vendor_id": "102b", "device_id": "0536", "class_code": "030000"}
+            {
+                "address": "0000:03:00.0",
+                "vendor_id": "102b",
+                "device_id": "0536",
+                "class_code": "030000",
+                "driver": "mgag200",
+            }
         ],
     }
 

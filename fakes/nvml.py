@@ -25,6 +25,8 @@ from fakes.scenario import Failure, Scenario, within
 ANSWERS: dict[str, Answer] = {**SYSTEM_ANSWERS, **DEVICE_ANSWERS, **PARTITION_ANSWERS, **EVENT_ANSWERS}
 """How each function answers; the keys are those of `fakes.functions.SINCE`."""
 
+_NEVER = 1_000_000
+
 
 class FakeNvml:
     """One loaded library, playing one probe of a scenario."""
@@ -37,6 +39,8 @@ class FakeNvml:
         self.session = Session(self.scenario, cycle)
         self.calls: Counter[str] = Counter()
         self.device_calls: Counter[tuple[str, int | None]] = Counter()
+        self.missing: set[str] = set()
+        """Symbols that were looked up and are not there."""
         self._functions: dict[str, FakeFunction] = {}
 
     @property
@@ -45,7 +49,8 @@ class FakeNvml:
         return self.session.open_count
 
     def __getattr__(self, name: str) -> "FakeFunction":
-        if name.startswith("__") or SINCE.get(name, 10_000) > self.scenario.driver.branch:
+        if name.startswith("__") or SINCE.get(name, _NEVER) > self.scenario.driver.branch:
+            self.__dict__.setdefault("missing", set()).add(name)
             raise AttributeError(f"{name}: symbol not found in driver {self.scenario.driver.version}")
         return self._functions.setdefault(name, FakeFunction(self, name, ANSWERS[name]))
 

@@ -335,11 +335,11 @@ def _fabric(gpu: GpuReport) -> dict[str, Any] | None:
     state = gpu.word("fabric_state", FABRIC_STATES)
     if state is None:
         return None
-    status = gpu.text("fabric_status") or "Success"
+    status = gpu.raw("fabric_status") or "Success"
     cluster, clique = gpu.text("fabric_cluster"), gpu.whole("fabric_clique")
     return {
         "state": state,
-        "status": 0 if status == "Success" else error_code(gpu.raw("fabric_status") or "") or 999,
+        "status": 0 if status == "Success" or status in _ABSENT else error_code(status) or 999,
         **({"cluster_uuid": cluster} if cluster else {}),
         **({"clique": clique} if clique is not None else {}),
     }
