@@ -24,7 +24,7 @@ def render(what: str, facts: NodeFacts, settings: Settings, *, output: str, widt
     inventory = inventory_of(facts, options=inventory_options(settings))
     if what == "labels":
         labels = labels_of(inventory, settings) if facts.asked else {}
-        return labels_table(labels, facts) if output == "table" else _dump(labels, output)
+        return labels_table(labels, facts, width=width) if output == "table" else _dump(labels, output)
     if what == "record":
         record = record_for(
             inventory,

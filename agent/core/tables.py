@@ -1,5 +1,6 @@
 """What the commands print for people: tables of facts, labels, a record and classes."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from probes.facts import NodeFacts
 def facts_table(inventory: Inventory, *, width: int) -> str:
     """Return the devices of this machine, its partitions and what could not be read."""
     facts = inventory.facts
-    parts = [_headline(facts)]
+    parts = [_headline(facts, width)]
     if inventory.devices:
         headers = ("index", "product", "class", "memory", "capability", "mode", "pci", "state", "reasons")
         parts.append(
@@ -41,12 +42,12 @@ def facts_table(inventory: Inventory, *, width: int) -> str:
     return "\n\n".join([*parts, *_unasked(facts, width)])
 
 
-def labels_table(labels: Mapping[str, str], facts: NodeFacts) -> str:
+def labels_table(labels: Mapping[str, str], facts: NodeFacts, *, width: int) -> str:
     """Return the labels as `kubectl` writes them, one a line."""
     if not facts.asked:
-        return f"{_headline(facts)}\n\nNo label would be changed."
+        return f"{_headline(facts, width)}\n\nNo label would be changed."
     if not labels:
-        return f"{_headline(facts)}\n\nNo label would be on the Node."
+        return f"{_headline(facts, width)}\n\nNo label would be on the Node."
     return "\n".join(f"{key}={value}" for key, value in labels.items())
 
 
@@ -63,13 +64,14 @@ def _by_index(inventory: Inventory) -> list[Device]:
     return sorted(inventory.devices, key=lambda device: device.facts.index)
 
 
-def _headline(facts: NodeFacts) -> str:
+def _headline(facts: NodeFacts, width: int) -> str:
     driver = next(iter(facts.drivers), None)
     version = f"driver {driver.version}" if driver and driver.version else "no driver version"
     cuda = f", CUDA {driver.cuda_version}" if driver and driver.cuda_version else ""
     simulated = " (simulated)" if facts.simulated else ""
     machine = facts.host.machine or "this machine"
-    return f"{machine}{simulated}: {version}{cuda}\n{facts.verdict}: {facts.message}"
+    verdict = textwrap.fill(f"{facts.verdict}: {facts.message}", width, break_on_hyphens=False)
+    return f"{machine}{simulated}: {version}{cuda}\n{verdict}"
 
 
 def _device_row(device: Device) -> tuple[str, ...]:
