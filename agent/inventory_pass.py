@@ -18,6 +18,7 @@ from agent.core.class_spec import ClassOptions, adopted_class, is_ours
 from agent.core.cluster_events import device_events, foreign_class_event
 from agent.core.cluster_views import NodeView, PodView, RecordView
 from agent.core.fleet import Fleet
+from agent.core.fleet_report import InventoryReport
 from agent.core.fold import ClassState
 
 _log = logging.getLogger(__name__)
@@ -72,30 +73,6 @@ class InventoryTimes:
     between_reviews: float = 30.0
     """Everything is compared again: records grow stale, other writers come and go."""
     longest_backoff: float = 300.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InventoryReport:
-    """What the controller knows of itself, for metrics, health and the page."""
-
-    leading: bool = False
-    complete: bool = False
-    """All caches were filled once."""
-    classes_installed: bool = True
-    records: int = 0
-    stale_records: int = 0
-    unreadable_records: tuple[str, ...] = ()
-    classes: tuple[ClassState, ...] = ()
-    foreign: tuple[str, ...] = ()
-    """Classes with a name of ours that somebody else made."""
-    fold_seconds: float = 0.0
-    writes: Mapping[str, int] = field(default_factory=dict)
-    """By target: `class`, `class-status`, `event`."""
-    failures: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """By (target, kind of refusal)."""
-    problems: tuple[str, ...] = ()
-    """What hinders the work now, for people."""
-    last_success: datetime | None = None
 
 
 class InventoryPass:

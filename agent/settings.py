@@ -90,11 +90,15 @@ class Settings:
     price_list: dict[str, dict[str, str]] = setting(
         "Class name to {perHour, spotPerHour, perMillionTokens, tier}, per accelerator.", default={}
     )
-    feature_additions: dict[str, list[str]] = setting(
-        "Class name to features that its class states beside those found.", default={}
+    class_edits: dict[str, dict[str, dict[str, list[str]]]] = setting(
+        "Class name to {features, deviceIDs, resources} to {add, drop}: entries that its lists get or lose; these "
+        "lists have one owner in the API, so nobody can add to them by an apply of their own.",
+        default={},
     )
-    feature_removals: dict[str, list[str]] = setting(
-        "Class name to features that its class does not state.", default={}
+    node_selectors: dict[str, dict[str, str]] = setting(
+        "Class name to the labels that select its nodes, in place of ours: for autoscalers that know only a "
+        "cloud's label.",
+        default={},
     )
     kueue_flavors: dict[str, str] = setting(
         "Class name to the Kueue ResourceFlavor that its class names.", default={}
