@@ -47,13 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         scenario = nodes.load(given.scenario)
     except ScenarioError as error:
         parser.error(str(error))
-    _remove_abandoned()
+    remove_abandoned()
     with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as folder:
         root = Path(folder)
         return child.main(rest, prepare=stage(scenario, root, journal=given.journal), root=root)
 
 
-def _remove_abandoned() -> None:
+def remove_abandoned() -> None:
     """Remove files of fake machines whose host was killed, which is how the parent always ends one."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
         host = folder.name.removeprefix(_PREFIX).partition("-")[0]

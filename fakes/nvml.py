@@ -18,11 +18,18 @@ from fakes.functions import SINCE
 from fakes.nvml_calls import Answer, Call, Gpu, Handle, MigHandle, PartHandle, Session
 from fakes.nvml_devices import DEVICE_ANSWERS
 from fakes.nvml_events import EVENT_ANSWERS
+from fakes.nvml_health import HEALTH_ANSWERS
 from fakes.nvml_partitions import PARTITION_ANSWERS
 from fakes.nvml_system import SYSTEM_ANSWERS
 from fakes.scenario import Failure, Scenario, within
 
-ANSWERS: dict[str, Answer] = {**SYSTEM_ANSWERS, **DEVICE_ANSWERS, **PARTITION_ANSWERS, **EVENT_ANSWERS}
+ANSWERS: dict[str, Answer] = {
+    **SYSTEM_ANSWERS,
+    **DEVICE_ANSWERS,
+    **HEALTH_ANSWERS,
+    **PARTITION_ANSWERS,
+    **EVENT_ANSWERS,
+}
 """How each function answers; the keys are those of `fakes.functions.SINCE`."""
 
 _NEVER = 1_000_000

@@ -1,24 +1,19 @@
-"""Answers of the fake NVML about one device: identity, memory, clocks, power, links, health.
+"""Answers of the fake NVML about one device: identity, memory, clocks, power, modes.
 
 A value that the device does not have is NOT_SUPPORTED, and then nothing is written, as with the real library.
 """
 
-import ctypes
 from collections.abc import Callable
 from typing import Any
 
 from fakes import marshal
-from fakes.functions import FABRIC_INFO_V3_SINCE
-from fakes.hardware import Clocks, Device, Fabric, Memory, NvLink, Pci
+from fakes.hardware import Clocks, Device, Memory, Pci
 from fakes.nvml_calls import Answer, Call
-from fakes.nvml_fields import answer_field_values
 from fakes.nvml_system import address_numbers
 
 VIRTUALIZATION = {"none": 0, "passthrough": 1, "vgpu": 2, "host-vgpu": 3, "host-vsga": 4}
 COMPUTE_MODE = {"default": 0, "exclusive-thread": 1, "prohibited": 2, "exclusive-process": 3}
 ADDRESSING_MODE = {"none": 0, "hmm": 1, "ats": 2}
-FABRIC_STATE = {"not-supported": 0, "not-started": 1, "in-progress": 2, "completed": 3}
-NVLINK_VERSION = {"1.0": 1, "2.0": 2, "2.2": 3, "3.0": 4, "3.1": 5, "4.0": 6, "5.0": 7, "6.0": 8}
 CLOCK_REASON_BITS = {
     "gpu-idle": 0x1,
     "applications-clocks-setting": 0x2,
@@ -31,8 +26,6 @@ CLOCK_REASON_BITS = {
     "display-clock-setting": 0x100,
 }
 _CLOCK_DOMAINS = ("graphics", "sm", "memory", "video")
-_ECC_ERROR_TYPES = ("corrected", "uncorrected")
-_ECC_COUNTERS = ("volatile", "aggregate")
 
 
 def _number(read: Callable[[Device], int | None]) -> Answer:
@@ -214,96 +207,6 @@ def _c2c(call: Call) -> None:
     marshal.fill(call.arguments[0], isC2cEnabled=int(marshal.needed(call.device.c2c)))
 
 
-def _link(call: Call) -> tuple[NvLink, int]:
-    nvlink: NvLink = marshal.needed(call.device.nvlink)
-    number = marshal.integer(call.arguments[0])
-    if number >= nvlink.links:
-        raise marshal.Refusal(marshal.INVALID_ARGUMENT)
-    return nvlink, number
-
-
-def _nvlink_state(call: Call) -> None:
-    nvlink, number = _link(call)
-    marshal.write(call.arguments[1], int(number not in nvlink.inactive))
-
-
-def _nvlink_version(call: Call) -> None:
-    nvlink, _ = _link(call)
-    marshal.write(call.arguments[1], NVLINK_VERSION[nvlink.version])
-
-
-def _fabric_fields(fabric: Fabric) -> dict[str, Any]:
-    raw = bytes.fromhex(fabric.cluster_uuid.replace("-", ""))
-    return {
-        "clusterUuid": (ctypes.c_uint8 * 16)(*raw),
-        "status": fabric.status,
-        "cliqueId": fabric.clique,
-        "state": FABRIC_STATE[fabric.state],
-    }
-
-
-def _fabric_info(call: Call) -> None:
-    marshal.fill(call.arguments[0], **_fabric_fields(marshal.needed(call.device.fabric)))
-
-
-def _fabric_info_v(call: Call) -> None:
-    known = (2, 3) if call.branch >= FABRIC_INFO_V3_SINCE else (2,)
-    version = marshal.require_version(call.arguments[0], *known)
-    fabric = marshal.needed(call.device.fabric)
-    marshal.fill(call.arguments[0], **_fabric_fields(fabric), healthMask=fabric.health_mask)
-    if version == 3:
-        marshal.fill(call.arguments[0], healthSummary=fabric.health_summary)
-
-
-def _ecc_mode(call: Call) -> None:
-    ecc = marshal.needed(call.device.ecc)
-    marshal.write(call.arguments[0], ecc.enabled)
-    marshal.write(call.arguments[1], ecc.enabled if ecc.pending is None else ecc.pending)
-
-
-def _ecc_errors(call: Call) -> None:
-    ecc = marshal.needed(call.device.ecc)
-    kind, counter = marshal.integer(call.arguments[0]), marshal.integer(call.arguments[1])
-    if kind >= len(_ECC_ERROR_TYPES) or counter >= len(_ECC_COUNTERS):
-        raise marshal.Refusal(marshal.INVALID_ARGUMENT)
-    if not ecc.enabled:
-        raise marshal.Refusal(marshal.NOT_SUPPORTED)
-    marshal.write(call.arguments[2], getattr(ecc, f"{_ECC_COUNTERS[counter]}_{_ECC_ERROR_TYPES[kind]}"))
-
-
-def _remapped_rows(call: Call) -> None:
-    rows = marshal.needed(call.device.remapped_rows)
-    if call.device.mig is not None and call.device.mig.enabled and call.device.mig.instances:
-        # Not to be had while GPU instances exist.
-        raise marshal.Refusal(marshal.NOT_SUPPORTED)
-    values = (rows.corrected, rows.uncorrectable, rows.pending, rows.failed)
-    for argument, value in zip(call.arguments, values, strict=True):
-        marshal.write(argument, int(value))
-
-
-def _retired_pages(call: Call) -> None:
-    retired = marshal.needed(call.device.retired_pages)
-    cause, count, addresses, *times = call.arguments
-    pages = (retired.single_bit, retired.double_bit)
-    if marshal.integer(cause) >= len(pages):
-        raise marshal.Refusal(marshal.INVALID_ARGUMENT)
-    wanted = pages[marshal.integer(cause)]
-    room = marshal.pointee(count).value
-    marshal.write(count, len(wanted))
-    if not wanted:
-        return
-    if addresses is None or room < len(wanted):
-        raise marshal.Refusal(marshal.INSUFFICIENT_SIZE)
-    for position, address in enumerate(wanted):
-        addresses[position] = address
-        for stamps in times:
-            stamps[position] = 0
-
-
-def _pages_pending(device: Device) -> int | None:
-    return None if device.retired_pages is None else int(device.retired_pages.pending)
-
-
 def _clock_reasons(device: Device) -> int | None:
     if device.clock_event_reasons is None:
         return None
@@ -312,7 +215,6 @@ def _clock_reasons(device: Device) -> int | None:
 
 _POWER_LIMIT = _number(lambda device: _milliwatts(device.power.limit_watts))
 _CLOCK_REASONS = _number(_clock_reasons)
-_RETIRED_PAGES = Answer(_retired_pages)
 
 DEVICE_ANSWERS: dict[str, Answer] = {
     "nvmlDeviceGetIndex": Answer(_index, on="any-device"),
@@ -355,22 +257,11 @@ DEVICE_ANSWERS: dict[str, Answer] = {
     "nvmlDeviceGetNumaNodeId": _number(lambda device: device.memory_numa_node),
     "nvmlDeviceGetC2cModeInfoV": Answer(_c2c),
     "nvmlDeviceGetAddressingMode": Answer(_addressing_mode),
-    "nvmlDeviceGetNvLinkState": Answer(_nvlink_state),
-    "nvmlDeviceGetNvLinkVersion": Answer(_nvlink_version),
     "nvmlDeviceGetCurrPcieLinkGeneration": _number(lambda device: device.pcie.generation),
     "nvmlDeviceGetMaxPcieLinkGeneration": _number(lambda device: device.pcie.generation_max),
     "nvmlDeviceGetGpuMaxPcieLinkGeneration": _number(lambda device: device.pcie.gpu_generation_max),
     "nvmlDeviceGetCurrPcieLinkWidth": _number(lambda device: device.pcie.width),
     "nvmlDeviceGetMaxPcieLinkWidth": _number(lambda device: device.pcie.width_max),
-    "nvmlDeviceGetGpuFabricInfo": Answer(_fabric_info),
-    "nvmlDeviceGetGpuFabricInfoV": Answer(_fabric_info_v),
-    "nvmlDeviceGetEccMode": Answer(_ecc_mode),
-    "nvmlDeviceGetTotalEccErrors": Answer(_ecc_errors),
-    "nvmlDeviceGetRemappedRows": Answer(_remapped_rows),
-    "nvmlDeviceGetRetiredPages": _RETIRED_PAGES,
-    "nvmlDeviceGetRetiredPages_v2": _RETIRED_PAGES,
-    "nvmlDeviceGetRetiredPagesPendingStatus": _number(_pages_pending),
     "nvmlDeviceGetCurrentClocksEventReasons": _CLOCK_REASONS,
     "nvmlDeviceGetCurrentClocksThrottleReasons": _CLOCK_REASONS,
-    "nvmlDeviceGetFieldValues": Answer(answer_field_values),
 }

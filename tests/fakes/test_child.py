@@ -1,6 +1,8 @@
 """The fake probe host as a process of its own."""
 
+import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pynvml
@@ -81,3 +83,15 @@ def test_staging_writes_files_and_installs_the_library_of_the_probe(tmp_path, mo
         assert (counts, rendered) == ([8, 8, 7], [8, 8])
     finally:
         nvml.uninstall()
+
+
+def test_files_of_a_host_that_was_killed_are_removed_by_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    abandoned, in_use = (
+        tmp_path / "accelerator-fake-4194999-a",
+        tmp_path / f"accelerator-fake-{os.getpid()}-b",
+    )
+    abandoned.mkdir()
+    in_use.mkdir()
+    child.remove_abandoned()
+    assert list(tmp_path.iterdir()) == [in_use]

@@ -1,10 +1,14 @@
 """The scenario format: what it refuses, and how a machine changes from probe to probe."""
 
+import dataclasses
+import re
+from pathlib import Path
+
 import pynvml
 import pytest
 
 from fakes import boards
-from fakes.scenario import Scenario, within
+from fakes.scenario import Failure, Scenario, within
 from fakes.strict import ScenarioError
 from tests.fakes.bound import bound, h100, machine
 
@@ -177,3 +181,19 @@ def test_a_listed_order_is_the_order_of_enumeration():
         handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(2)]
         assert [pynvml.nvmlDeviceGetName(handle) for handle in handles] == ["NVIDIA L4", "Tesla T4"]
         assert [pynvml.nvmlDeviceGetIndex(handle) for handle in handles] == [0, 1]
+
+
+def test_the_example_of_the_readme_is_a_scenario():
+    readme = Path(boards.__file__).parents[1] / "README.md"
+    example = re.search(r"```yaml\n(.*?)```", readme.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(Scenario.from_yaml(example[1]).devices) == 8
+
+
+def test_the_readme_explains_every_field_of_a_failure():
+    readme = (Path(boards.__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    explained = {
+        name
+        for row in re.findall(r"^\| (`.*?) \|", readme, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", row)
+    }
+    assert {field.name for field in dataclasses.fields(Failure)} <= explained
