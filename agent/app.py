@@ -1,17 +1,27 @@
 """The composition root: the one place that picks real edges and wires a process."""
 
+import logging
+import platform
 import random
 import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from agent.core.health import Instant
 from agent.settings import Settings, SettingsError
-from agent.wiring import node_pass_options
+from agent.version import agent_version, build_labels
 from probes.facts import NodeFacts, ProbeVerdict
 from probes.host_process import ProbeHost, probe_once
+
+if TYPE_CHECKING:
+    from agent.edges.cluster import KubernetesCluster
+    from agent.inventory_process import InventoryProcess
+
+TURN_LIMIT_SECONDS = 120.0
 
 DESCRIPTION = (
     "Finds the accelerators of a Kubernetes node and publishes what they can do: labels, a record, metrics."
@@ -58,6 +68,8 @@ def now() -> Instant:
 
 def run_node(settings: Settings, *, fake: str | None, once: bool) -> int:
     """Run the agent's process until it is told to stop, and return its exit status."""
+    from agent.wiring import node_pass_options  # noqa: PLC0415
+
     _check_fake(fake)
     options = node_pass_options(settings)
     # Started before any thread: it forks, and a fork copies only the thread that calls it.
@@ -66,14 +78,12 @@ def run_node(settings: Settings, *, fake: str | None, once: bool) -> int:
     )
     host.start()
     # Imported late: a one-shot command needs neither the Kubernetes client nor a scheduler.
-    from agent.edges.cluster import KubernetesCluster, usual_configuration  # noqa: PLC0415
     from agent.edges.logs import set_up_logs  # noqa: PLC0415
     from agent.node_pass import NodePass  # noqa: PLC0415
     from agent.node_process import NodeProcess  # noqa: PLC0415
 
     set_up_logs(settings.log_level, settings.log_format)
-    cluster = KubernetesCluster(usual_configuration(settings.kubeconfig, context=settings.context))
-    node_pass = NodePass(host.probe, cluster, options, now=now, jitter=lambda: random.uniform(0.9, 1.1))  # noqa: S311
+    node_pass = NodePass(host.probe, open_cluster(settings), options, now=now, jitter=_jitter)
     if once:
         report = node_pass.run()
         host.close()
@@ -83,12 +93,97 @@ def run_node(settings: Settings, *, fake: str | None, once: bool) -> int:
     return NodeProcess(node_pass, host, settings, stop=stop, now=now).run()
 
 
+def run_inventory(settings: Settings) -> int:
+    """Run the controller's process until it is told to stop, and return its exit status."""
+    from agent.edges.logs import set_up_logs  # noqa: PLC0415
+    from agent.edges.web import Answers, WebServer  # noqa: PLC0415
+
+    set_up_logs(settings.log_level, settings.log_format)
+    stop = stop_on_signals()
+    process = inventory_process(settings)
+    web = WebServer(settings.listen, Answers(**inventory_answers(process, settings)))
+    web.start()
+    process.start()
+    logging.getLogger(__name__).info("started", extra={"port": web.port, "version": agent_version()})
+    stop.wait()
+    process.stop()
+    web.stop()
+    return 0
+
+
+def inventory_process(settings: Settings) -> "InventoryProcess":
+    """Wire the controller to the cluster that the settings name."""
+    from agent.edges.lease import Election  # noqa: PLC0415
+    from agent.inventory_process import LEASE_NAME, InventoryProcess  # noqa: PLC0415
+    from agent.wiring import class_options, inventory_times  # noqa: PLC0415
+
+    return InventoryProcess(
+        open_cluster(settings, brief=True),
+        watched=open_cluster(settings),
+        options=class_options(settings),
+        times=inventory_times(settings),
+        now=lambda: datetime.now(UTC),
+        clock=time.monotonic,
+        elect=lambda changed: Election(
+            open_cluster(settings, brief=True),
+            name=LEASE_NAME,
+            namespace=settings.namespace,
+            identity=replica_name(settings),
+            now=lambda: datetime.now(UTC),
+            clock=time.monotonic,
+            changed=changed,
+        ),
+    )
+
+
+def inventory_answers(process: "InventoryProcess", settings: Settings) -> dict[str, Callable[[], Any]]:
+    """Return what the controller's port tells."""
+    from agent.core.families import merged  # noqa: PLC0415
+    from agent.core.fleet_metrics import fleet_families  # noqa: PLC0415
+    from agent.core.metrics import build_family  # noqa: PLC0415
+    from agent.core.page import fleet_page  # noqa: PLC0415
+
+    def alive() -> tuple[bool, str]:
+        age = process.seconds_since_turn()
+        return (
+            age <= TURN_LIMIT_SECONDS,
+            f"the last turn ended {age:.0f} s ago (limit {TURN_LIMIT_SECONDS:.0f} s)",
+        )
+
+    return {
+        "families": lambda: merged((*fleet_families(process.report()), build_family(**build_labels()))),
+        "alive": alive,
+        "ready": lambda: (True, "listening"),
+        "page": lambda: fleet_page(
+            process.report(), identity=replica_name(settings), version=agent_version()
+        ),
+    }
+
+
+def open_cluster(settings: Settings, *, brief: bool = False) -> "KubernetesCluster":
+    """Return the cluster that the settings name; `brief` requests end before a Lease could be lost over them."""
+    from agent.edges.cluster import KubernetesCluster, Patience, usual_configuration  # noqa: PLC0415
+
+    patience = Patience(connect=2.0, read=4.0, attempts=1, total=4.0) if brief else Patience()
+    configuration = usual_configuration(settings.kubeconfig, context=settings.context)
+    return KubernetesCluster(configuration, patience=patience)
+
+
+def replica_name(settings: Settings) -> str:
+    """Return the name under which this replica holds the Lease."""
+    return settings.identity or platform.node()
+
+
 def stop_on_signals() -> threading.Event:
     """Return an event that SIGTERM and SIGINT set."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     return stop
+
+
+def _jitter() -> float:
+    return random.uniform(0.9, 1.1)  # noqa: S311  # spreads load, guards nothing
 
 
 def _check_fake(fake: str | None) -> None:

@@ -163,6 +163,12 @@ COMMANDS: tuple[Command, ...] = (
         add_arguments=_node_arguments,
     ),
     Command(
+        name="inventory",
+        help="The controller's process: fold all records into AcceleratorClass objects and keep them true.",
+        run=lambda invocation: app.run_inventory(invocation.settings),
+        add_arguments=lambda _: None,
+    ),
+    Command(
         name="probe",
         help="Print what this machine's accelerators are.",
         run=_show("probe"),

@@ -15,13 +15,13 @@ from agent.core.record import NodeIdentity, record_for
 from agent.core.tables import classes_table, facts_table, labels_table
 from agent.settings import Settings
 from agent.version import agent_version
-from agent.wiring import inventory_options
+from agent.naming import naming_options
 from probes.facts import NodeFacts
 
 
 def render(what: str, facts: NodeFacts, settings: Settings, *, output: str, width: int) -> str:
     """Return what a command prints; `what` is the command's name, `output` one of table, json and yaml."""
-    inventory = inventory_of(facts, options=inventory_options(settings))
+    inventory = inventory_of(facts, options=naming_options(settings))
     if what == "labels":
         labels = labels_of(inventory, settings) if facts.asked else {}
         return labels_table(labels, facts, width=width) if output == "table" else _dump(labels, output)

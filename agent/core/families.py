@@ -1,7 +1,7 @@
 """Metric families as plain values; the edge that serves them turns them into exposition text."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 
@@ -37,3 +37,13 @@ def counter(name: str, help_: str, samples: Iterable[Sample]) -> Family:
 def one(value: float, **labels: str) -> Sample:
     """Return one sample."""
     return Sample(value=value, labels=labels)
+
+
+def merged(families: Iterable[Family]) -> tuple[Family, ...]:
+    """Return one family per name, with all samples: an exposition may name each only once."""
+    by_name: dict[str, Family] = {}
+    for family in families:
+        before = by_name.get(family.name)
+        samples = (*(before.samples if before else ()), *family.samples)
+        by_name[family.name] = replace(family, samples=samples)
+    return tuple(by_name.values())

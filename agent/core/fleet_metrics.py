@@ -66,13 +66,13 @@ def _controller_families(report: InventoryReport) -> Iterator[Family]:
 
 def _write_families(report: InventoryReport) -> Iterator[Family]:
     yield counter(
-        "accelerator_inventory_writes",
-        "Writes to the API server by this replica.",
+        "accelerator_publish_writes",
+        "Writes to the API server.",
         (one(count, target=target) for target, count in sorted(report.writes.items())),
     )
     yield counter(
-        "accelerator_inventory_failures",
-        "Writes that the API server refused, by the kind of refusal.",
+        "accelerator_publish_failures",
+        "Times that something could not be published, by reason.",
         (
             one(count, target=target, reason=reason)
             for (target, reason), count in sorted(report.failures.items())
@@ -80,9 +80,9 @@ def _write_families(report: InventoryReport) -> Iterator[Family]:
     )
     success = report.last_success
     yield gauge(
-        "accelerator_inventory_last_success_timestamp_seconds",
-        "When a class was last found or made right.",
-        [] if success is None else [one(success.timestamp())],
+        "accelerator_publish_last_success_timestamp_seconds",
+        "When a target was last found or made right.",
+        [] if success is None else [one(success.timestamp(), target="class")],
     )
 
 

@@ -5,6 +5,7 @@ from html import escape
 
 from agent.core.catalogue import MIB
 from agent.core.devices import capability_text
+from agent.core.fleet_report import InventoryReport
 from agent.core.health import severity
 from agent.core.inventory import Device, class_counts
 from agent.core.outcomes import NodeReport
@@ -51,10 +52,48 @@ def node_page(
         *_labels(labels),
         _LINKS,
     ]
+    return _document(node_name, body)
+
+
+def fleet_page(report: InventoryReport, *, identity: str, version: str) -> str:
+    """Return the controller's page as HTML."""
+    role = "leads" if report.leading else "stands by"
+    tone = "ok" if report.complete and not report.problems else "warn"
+    said = "; ".join(report.problems) or (
+        "all is well" if report.complete else "still listening for the first time"
+    )
+    records = f"{report.records} records, {report.stale_records} stale"
+    body = [
+        "<h1>Accelerator classes</h1>",
+        f"<p>accelerator-inventory {escape(version)} · {escape(identity)} {role} · {records}</p>",
+        f'<p class="{tone}">{escape(said)}</p>',
+        *_fleet(report),
+        _LINKS,
+    ]
+    return _document("Accelerator classes", body)
+
+
+def _fleet(report: InventoryReport) -> list[str]:
+    rows = (
+        (
+            escape(state.name),
+            str(len(state.nodes)),
+            str(state.total),
+            str(state.usable),
+            "not known" if state.available is None else str(state.available),
+            escape((state.content.family if state.content else None) or "–"),
+        )
+        for state in report.classes
+    )
+    headers = ("Class", "Nodes", "Total", "Usable", "Available", "Family")
+    return ["<h2>Classes</h2>", _table(headers, rows)] if report.classes else []
+
+
+def _document(title: str, body: Iterable[str]) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(node_name)} · accelerators</title><style>{_STYLE}</style></head>"
+        f"<title>{escape(title)} · accelerators</title><style>{_STYLE}</style></head>"
         f"<body>{''.join(body)}</body></html>"
     )
 
