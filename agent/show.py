@@ -13,9 +13,9 @@ from agent.core.inventory import Inventory, inventory_of
 from agent.core.labels import labels_for
 from agent.core.record import NodeIdentity, record_for
 from agent.core.tables import classes_table, facts_table, labels_table
+from agent.naming import naming_options
 from agent.settings import Settings
 from agent.version import agent_version
-from agent.naming import naming_options
 from probes.facts import NodeFacts
 
 
