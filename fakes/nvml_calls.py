@@ -121,6 +121,15 @@ class Call:
         return self.session.scenario.driver.branch
 
 
+_KINDS: dict[str, tuple[type, ...]] = {
+    "gpu": (Gpu,),
+    "mig": (MigHandle,),
+    "any-device": (Gpu, MigHandle),
+    "part": (PartHandle,),
+    "event-set": (EventSet,),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """How a function answers, and what its first argument must be."""
@@ -135,12 +144,5 @@ class Answer:
             return
         if self.on == "gpu" and isinstance(handle, MigHandle):
             raise marshal.Refusal(marshal.NOT_SUPPORTED)
-        kinds: dict[str, tuple[type, ...]] = {
-            "gpu": (Gpu,),
-            "mig": (MigHandle,),
-            "any-device": (Gpu, MigHandle),
-            "part": (PartHandle,),
-            "event-set": (EventSet,),
-        }
-        if not isinstance(handle, kinds[self.on]):
+        if not isinstance(handle, _KINDS[self.on]):
             raise marshal.Refusal(marshal.INVALID_ARGUMENT)

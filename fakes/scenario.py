@@ -15,7 +15,7 @@ from msgspec import Meta
 from fakes.expansion import by_index, merged, with_boards
 from fakes.functions import SINCE
 from fakes.hardware import Device, Pci, UnsignedInt, UnsignedLong
-from fakes.strict import ScenarioError, mapping_from_yaml, refuse_unknown_names
+from fakes.strict import ScenarioError, refuse_unknown_names
 
 Span = Annotated[str, Meta(pattern="^[0-9]+(-[0-9]*)?$")] | UnsignedInt
 """Numbers counted from 1: `3`, `"2-5"` with both ends, `"4-"` without end."""
@@ -167,6 +167,8 @@ class Scenario:
     @classmethod
     def from_yaml(cls, text: str) -> Self:
         """Return the scenario of a YAML document."""
+        from fakes.yaml_text import mapping_from_yaml  # noqa: PLC0415 -- named machines need no YAML
+
         return cls.from_data(mapping_from_yaml(text))
 
     def at(self, cycle: int) -> "Scenario":
