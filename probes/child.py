@@ -93,10 +93,12 @@ class ChildKeeper:
 
     def serve(self) -> None:
         """Answer requests one after the other, for ever."""
-        findings.write_all(1, findings.encode(findings.READY, Ready(problem=nvml.binding_problem())))
+        problem = nvml.binding_problem()
+        findings.write_all(1, findings.encode(findings.READY, Ready(problem=problem)))
         while True:
             for line in self._read_requests():
-                attempts = self._probe(msgspec.json.decode(line, type=Request))
+                # Nothing is asked through a binding that is not ours.
+                attempts = () if problem else self._probe(msgspec.json.decode(line, type=Request))
                 answered = Answered(attempts=attempts, stuck=tuple(self._stuck.items()))
                 findings.write_all(1, findings.encode(findings.ANSWERED, answered))
 
@@ -158,16 +160,17 @@ class ChildKeeper:
         poll = select.poll()
         poll.register(child.pipe, select.POLLIN)
         poll.register(0, 0)  # only its closing
-        grace = 0.0
+        at_least_until = 0.0
         while True:
             before = time.monotonic()
-            wait = min(self._deadline(child), end) + grace - before
+            wait = max(min(self._deadline(child), end), at_least_until) - before
             if wait <= 0:
                 return self._end(child, "deadline")
             events = poll.poll(wait * 1000)
             # A machine or process that was stopped finds the deadline passed although the child had no time either.
-            overslept = time.monotonic() - before - wait
-            grace += overslept if overslept > _SUSPENDED_SECONDS else 0.0
+            now = time.monotonic()
+            if now - before - wait > _SUSPENDED_SECONDS:
+                at_least_until = now + self._patience(child)
             if any(descriptor == 0 for descriptor, _ in events):
                 self._kill(child.pid, signal.SIGKILL)
                 raise _ParentGone
@@ -177,8 +180,13 @@ class ChildKeeper:
                 return self._end(child, "oversize")
 
     def _deadline(self, child: _Child) -> float:
-        started, device, _ = child.progress.read()
-        return started + self._timeout * (LIBRARY_CALL_SHARE if device is None else DEVICE_CALL_SHARE)
+        started, _, _ = child.progress.read()
+        return started + self._patience(child)
+
+    def _patience(self, child: _Child) -> float:
+        """Return for how many seconds the call that the child is making may last."""
+        _, device, _ = child.progress.read()
+        return self._timeout * (LIBRARY_CALL_SHARE if device is None else DEVICE_CALL_SHARE)
 
     def _receive(self, child: _Child, done: set[int]) -> bool:
         """Pass on complete lines; False at the end of what the child has to say."""

@@ -68,6 +68,7 @@ class ProbeHost:
         self._clock = clock
         self._simulated = simulated
         self._lock = threading.Lock()
+        self._probing = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
         self._buffer = bytearray()
@@ -108,19 +109,24 @@ class ProbeHost:
 
     def probe(self, cycle: int) -> NodeFacts:
         """Read the node; blocks up to about twice the timeout and never raises for trouble of the hardware."""
-        started = time.monotonic()
-        evidence = self._gather(self._request(cycle))
-        facts = node_facts(evidence, simulated=self._simulated)
-        if self._problem is not None:
-            facts = replace(facts, verdict="no-answer", reason="BindingUnsuitable", message=self._problem)
-        self._learn(facts, evidence.attempts)
-        return replace(facts, duration_seconds=time.monotonic() - started)
+        with self._probing:
+            started = time.monotonic()
+            evidence = self._gather(self._request(cycle))
+            facts = node_facts(evidence, simulated=self._simulated)
+            if self._problem is not None:
+                facts = replace(facts, verdict="no-answer", reason="BindingUnsuitable", message=self._problem)
+            self._learn(facts, evidence.attempts)
+            return replace(facts, duration_seconds=time.monotonic() - started)
 
     def close(self) -> None:
         """End the host and whatever it runs, at once; a probe in progress returns `no-answer`."""
         with self._lock:
             self._closed = True
-        self._drop()
+            if self._process is not None:
+                _kill_group(self._process.pid)
+        # The thread that probes owns the pipes: it finds them at their end, and only then are they closed.
+        with self._probing:
+            self._drop()
 
     def _request(self, cycle: int) -> Request:
         now = self._clock()
@@ -148,13 +154,13 @@ class ProbeHost:
                         evidence.attempts = finding.attempts
                         return evidence
             except HostGone:
-                evidence.attempts = (_attempt_of_dead_host(self._drop()),)
+                attempt = _attempt_of_dead_host(self._drop())
+                evidence.attempts = (Attempt(ended="dropped") if self._closed else attempt,)
             except HostSilent:
                 self._drop()
                 evidence.attempts = (Attempt(ended="deadline", call=findings.HOST),)
                 return evidence
             if self._closed:
-                evidence.attempts = (Attempt(ended="dropped"),)
                 return evidence
         return evidence
 
@@ -169,7 +175,10 @@ class ProbeHost:
         except OSError as error:
             raise HostGone from error
         for line in self._lines(process, SILENCE_SHARE * self._timeout + _MARGIN_SECONDS + START_SECONDS):
-            finding = findings.decode(line)
+            try:
+                finding = findings.decode(line)
+            except ValueError as error:  # whatever else spoke there, it was not a host
+                raise HostGone from error
             if isinstance(finding, Ready):
                 self._problem = finding.problem
             yield finding
@@ -199,7 +208,7 @@ class ProbeHost:
             yield from findings.whole_lines(self._buffer)
 
     def _drop(self) -> int | None:
-        """Kill the host with its children and forget it; return how it ended, negative for a signal.
+        """Forget the host, with its children killed; return how it ended, negative for a signal.
 
         Children that cannot be killed are remembered.
         """
@@ -209,13 +218,12 @@ class ProbeHost:
         if process is None:
             return None
         with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=0.0 if self._closed else _EXIT_SECONDS)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(timeout=_EXIT_SECONDS)
+        _kill_group(process.pid)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=0.5)
+            process.wait(timeout=_EXIT_SECONDS)
         for pipe in (process.stdin, process.stdout):
-            if pipe is not None and not self._closed:
+            if pipe is not None:
                 pipe.close()
         return process.returncode
 
@@ -237,6 +245,11 @@ class ProbeHost:
                 self._unanswered[device.index] = _Unanswered(known=device, tries=tries, retry_at=now + wait)
             elif earlier is not None and (device.fault is None or device.fault.kind != "no-answer"):
                 del self._unanswered[device.index]
+
+
+def _kill_group(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def _attempt_of_dead_host(status: int | None) -> Attempt:
