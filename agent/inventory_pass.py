@@ -113,12 +113,25 @@ class InventoryPass:
         self._definition_read = False
         self._fold_seconds = 0.0
         self._last_success: datetime | None = None
+        self._unreadable: set[str] = set()
+        self._stale_records = 0
+        self._report = InventoryReport()
         self._writer = ClassWriter(
             cluster, options, now=now, may_write=leads, wrote=lambda target: self._writes.update((target,))
         )
 
     def turn(self) -> float:
         """Do what can be done now; return the seconds after which there may be more without any change."""
+        try:
+            return self._turn()
+        finally:
+            self._report = self._present_report()
+
+    def report(self) -> InventoryReport:
+        """Return how things stood after the last turn. May be called from any thread."""
+        return self._report
+
+    def _turn(self) -> float:
         self._take_in()
         if not self._is_complete():
             return 1.0
@@ -139,17 +152,14 @@ class InventoryPass:
             return 0.0
         return self._until_next()
 
-    def report(self) -> InventoryReport:
-        """Return how things stand."""
-        stale_before = self._stale_before()
-        unreadable = sorted(name for name, record in self._fleet.records.items() if record.problem)
+    def _present_report(self) -> InventoryReport:
         return InventoryReport(
             leading=self._led,
             complete=self._is_complete(),
             classes_installed=not self._sources.classes.absent,
             records=len(self._fleet.records),
-            stale_records=self._fleet.stale_records(stale_before=stale_before),
-            unreadable_records=tuple(unreadable),
+            stale_records=self._stale_records,
+            unreadable_records=tuple(sorted(self._unreadable)),
             classes=tuple(self._states[name] for name in sorted(self._states)),
             foreign=tuple(sorted(self._foreign)),
             fold_seconds=self._fold_seconds,
@@ -179,6 +189,11 @@ class InventoryPass:
             if record is not None and node is not None and self._led:
                 self._events += device_events(before, record, node, now=self._now())
             self._fleet.put_record(name, record)
+            if record is not None and record.problem:
+                self._unreadable.add(name)
+                _log.warning("record %s cannot be read: %s", name, record.problem)
+            else:
+                self._unreadable.discard(name)
         # Told best effort: a flood of changes must not grow memory.
         del self._events[:-_MAX_PENDING_EVENTS]
 
@@ -206,6 +221,7 @@ class InventoryPass:
             return
         self._next_review = self._clock() + self._times.between_reviews
         self._definition_read = False
+        self._stale_records = self._fleet.stale_records(stale_before=self._stale_before())
         self._dirty |= self._all_objects()
 
     def _all_objects(self) -> set[str]:
@@ -230,7 +246,8 @@ class InventoryPass:
 
     def _until_next(self) -> float:
         now = self._clock()
-        waiting = [self._not_before.get(name, 0.0) - now for name in self._dirty]
+        dirty = () if self._sources.classes.absent else self._dirty
+        waiting = [self._not_before.get(name, 0.0) - now for name in dirty]
         return max(0.0, min([*waiting, self._next_review - now]))
 
     def _bring(self, name: str) -> None:

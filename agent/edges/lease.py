@@ -6,6 +6,7 @@ replicas lead. The holder's times in the Lease are for people; a challenger trus
 
 import logging
 import random
+import secrets
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,11 +44,12 @@ class Election:
         times: LeaseTimes = LeaseTimes(),
         changed: Callable[[], object] = lambda: None,
     ) -> None:
-        """`identity` is this replica's own; `changed` is called when it begins or ceases to lead."""
+        """`identity` names this replica to people; `changed` is called when it begins or ceases to lead."""
         self._cluster = cluster
         self._name = name
         self._namespace = namespace
-        self._identity = identity
+        # Two processes of one name, such as a container that was restarted beside its former self, are not one.
+        self._identity = f"{identity}_{secrets.token_hex(4)}"
         self._now = now
         self._clock = clock
         self._times = times
@@ -57,6 +59,11 @@ class Election:
         self._seen_at = 0.0
         self._told_leading = False
         self._problem: ClusterError | None = None
+
+    @property
+    def identity(self) -> str:
+        """Return what stands in the Lease while this replica holds it."""
+        return self._identity
 
     @property
     def problem(self) -> ClusterError | None:
