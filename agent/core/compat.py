@@ -3,6 +3,7 @@
 from agent.core.catalogue import MIB
 from agent.core.inventory import Device, Inventory
 from agent.core.label_text import label_value, profile_text
+from agent.core.labels import valid_labels
 
 PREFIX = "nvidia.com"
 
@@ -28,7 +29,7 @@ def gfd_labels(inventory: Inventory) -> dict[str, str]:
         **_versions(inventory),
         **_partitions(devices),
     }
-    return {f"{PREFIX}/{name}": value for name, value in facts.items() if value is not None}
+    return valid_labels({f"{PREFIX}/{name}": value for name, value in facts.items() if value is not None})
 
 
 def _versions(inventory: Inventory) -> dict[str, str | None]:

@@ -107,6 +107,7 @@ def describe_partition(
     parent = describe(accelerator)
     profile = profile_text(partition.profile)
     name = f"{parent.class_name}-mig-{profile}"
+    name = class_name_text(name) or name
     return Description(
         class_name=(names or {}).get(name, name),
         resource=WHOLE_GPU_RESOURCE if shared_resource else f"nvidia.com/mig-{profile}",

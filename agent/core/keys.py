@@ -12,11 +12,16 @@ INVENTORY_MANAGER = "accelerator-inventory"
 
 _RESERVED_DOMAINS = ("kubernetes.io", "k8s.io")
 
+# A key's prefix may have 253 characters, and the groups of keys (`precision.<domain>`) stand before the domain.
+_MAX_DOMAIN_LENGTH = 253 - len("precision.")
+
 
 def domain_problem(domain: str) -> str | None:
     """Return why `domain` cannot be the label domain, `None` when it can."""
     if not is_dns_subdomain(domain):
         return f"label_domain {domain!r} is not a DNS subdomain (lower-case letters, digits, '-' and '.')"
+    if len(domain) > _MAX_DOMAIN_LENGTH:
+        return f"label_domain {domain!r} is longer than {_MAX_DOMAIN_LENGTH} characters"
     for reserved in _RESERVED_DOMAINS:
         if domain == reserved or domain.endswith(f".{reserved}"):
             return f"label_domain {domain!r} lies under {reserved}, which Kubernetes reserves for itself"

@@ -53,9 +53,8 @@ def class_name_text(text: str) -> str | None:
     if value is None:
         return None
     name = value.lower().replace("_", "-")
-    name = re.sub(r"\.{2,}", ".", name)
-    # A DNS label may not begin or end with a hyphen, so none may stand beside a dot.
-    return re.sub(r"-*\.-*", ".", name).strip("-.")
+    # A DNS label is not empty and may not begin or end with a hyphen, so a dot stands between letters and digits.
+    return re.sub(r"-*\.[-.]*", ".", name).strip("-.")
 
 
 def profile_text(profile: str) -> str:

@@ -12,7 +12,7 @@ from agent.core.devices import Description, capability_text
 from agent.core.health import severity
 from agent.core.inventory import ClassCount, Device, Inventory, class_counts
 from agent.core.keys import DEFAULT_DOMAIN
-from agent.core.label_text import MAX_LABEL_LENGTH, is_label_value, label_value
+from agent.core.label_text import MAX_LABEL_LENGTH, is_label_key, is_label_value, label_value
 
 _Value = TypeVar("_Value")
 
@@ -29,7 +29,14 @@ def labels_for(inventory: Inventory, *, domain: str = DEFAULT_DOMAIN) -> dict[st
         for name, value in labeler(inventory).items():
             if value is not None:
                 labels[_key(name, domain)] = value
-    return dict(sorted((key, value) for key, value in labels.items() if is_label_value(value)))
+    return valid_labels(labels)
+
+
+def valid_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return those that the API server takes, sorted by key: one that it refuses would cost the node all the others."""
+    return {
+        key: value for key, value in sorted(labels.items()) if is_label_key(key) and is_label_value(value)
+    }
 
 
 def class_label(class_name: str, *, domain: str = DEFAULT_DOMAIN) -> str:
@@ -45,7 +52,7 @@ def _key(name: str, domain: str) -> str:
 
 def _identity(inventory: Inventory) -> dict[str, str | None]:
     described = _descriptions(inventory)
-    products = (device.facts.product for device in inventory.described)
+    products = (device.facts.product for device in _read(inventory))
     return {
         "present": "true",
         "vendor": _agreed(description.vendor for description in described),
@@ -103,7 +110,7 @@ def _states(inventory: Inventory) -> dict[str, str | None]:
         "count": str(len(whole)),
         "health": worst if worst in {"ok", "degraded"} else "failed",
         "partitioning": _partitioning(inventory.described),
-        "fabric": _fabric(inventory.described),
+        "fabric": _fabric(_read(inventory)),
     }
 
 
@@ -113,7 +120,7 @@ def _precisions(inventory: Inventory) -> dict[str, str | None]:
 
 
 def _features(inventory: Inventory) -> dict[str, str | None]:
-    shared = _intersection(description.features for description in _descriptions(inventory))
+    shared = _intersection(device.description.features for device in _read(inventory) if device.description)
     return {f"feature/{name}": "true" for name in shared}
 
 
@@ -181,6 +188,19 @@ def _fabric(devices: Iterable[Device]) -> str | None:
 
 def _descriptions(inventory: Inventory) -> list[Description]:
     return [device.description for device in inventory.devices if device.description is not None]
+
+
+def _read(inventory: Inventory) -> list[Device]:
+    """Return the devices that told what they are, now or in a probe before they failed.
+
+    One that failed before it ever did is known by its bus id alone: that names its class, and takes nothing from what
+    the others state.
+    """
+    return [
+        device
+        for device in inventory.described
+        if device.facts.fault is None or device.facts.product is not None
+    ]
 
 
 def _agreed(values: Iterable[str | None]) -> str | None:
