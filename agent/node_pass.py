@@ -52,6 +52,14 @@ class NodePassOptions:
     inventory: Options = dataclasses.field(default_factory=Options)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Live:
+    """What the server holds of this node at the start of a pass."""
+
+    node: Object
+    record: Object | None
+
+
 class NodePass:
     """The passes of one agent and what they remember from one to the next.
 
@@ -74,6 +82,7 @@ class NodePass:
         self._jitter = jitter
         self._history: dict[str, Track] = {}
         self._last_facts: NodeFacts | None = None
+        self._record_read = False
         self._contention = Contention()
         self._node_uid: str | None = None
         self._next_heartbeat: float | None = None
@@ -82,18 +91,17 @@ class NodePass:
     def run(self) -> NodeReport:
         """Make one pass and return the report; only a bug raises."""
         facts = self._probe(self.report.passes + 1)
+        self._log_failure(facts)
         self.report = replace(self.report, facts=facts, passes=self.report.passes + 1)
+        live = self._read(self._cluster, facts) if self._cluster is not None else None
         self._take(facts)
-        if self._cluster is not None:
-            self._publish(self._cluster, facts)
+        if self._cluster is not None and live is not None:
+            self._publish(self._cluster, facts, live)
         return self.report
 
     def _take(self, facts: NodeFacts) -> None:
         """Learn from a probe that could ask; one that could not changes nothing but the report."""
         if not facts.asked:
-            LOG.warning(
-                "probe failed", extra={"verdict": facts.verdict, "reason": facts.reason, "why": facts.message}
-            )
             return
         now = self._now()
         facts = remembered(facts, self._last_facts)
@@ -108,24 +116,28 @@ class NodePass:
             inventory_wall=now.wall,
         )
 
-    def _publish(self, cluster: Cluster, facts: NodeFacts) -> None:
+    def _read(self, cluster: Cluster, facts: NodeFacts) -> _Live | None:
+        """Return the Node and its record as the server holds them, `None` where nothing can or may be published."""
         if facts.simulated and not self._options.allow_simulated:
             message = "facts of fake hardware are not published without --allow-simulated"
             self._note(Published(target="labels", reason="SimulatedNotAllowed", message=message))
-            return
+            return None
         try:
             node = cluster.get(NODES, self._options.node_name, cached=True)
             record = cluster.get(ACCELERATOR_NODES, self._options.node_name, cached=True)
         except ClusterError as error:
             self._note(Published(target="labels", reason=type(error).__name__, message=str(error)))
-            return
+            return None
         if node is None:
             message = f"there is no Node {self._options.node_name!r}; node_name must be the Node's name, not the host's"
             self._note(Published(target="labels", reason="NodeNotFound", message=message))
-            return
+            return None
         self._remember_record(record)
-        labels = self._publish_labels(cluster, node)
-        self._note(labels, self._publish_record(cluster, node, record, facts, labels))
+        return _Live(node=node, record=record)
+
+    def _publish(self, cluster: Cluster, facts: NodeFacts, live: _Live) -> None:
+        labels = self._publish_labels(cluster, live.node)
+        self._note(labels, self._publish_record(cluster, live.node, live.record, facts, labels))
 
     def _publish_labels(self, cluster: Cluster, node: Object) -> Published:
         """Apply the labels of the last probe that could ask; before the first there is nothing to say."""
@@ -192,20 +204,34 @@ class NodePass:
         return self._options.heartbeat.total_seconds() * self._jitter()
 
     def _remember_record(self, record: Object | None) -> None:
-        """Take the devices of the live record as the past of a process that has none of its own."""
-        if self._last_facts is None and record is not None:
-            self._last_facts = facts_of(record)
+        """Take the devices of the record that was there at the start as the past before this process."""
+        if self._record_read:
+            return
+        self._record_read = True
+        if record is not None:
+            past = facts_of(record)
+            self._last_facts = past if self._last_facts is None else remembered(self._last_facts, past)
 
     def _note(self, *published: Published) -> None:
         tallies = dict(self.report.tallies)
+        before = {outcome.target: outcome.reason for outcome in self.report.published}
         for outcome in published:
             tallies[outcome.target] = _counted(tallies.get(outcome.target), outcome, self._now().wall)
             if outcome.failed:
                 fields = {"target": outcome.target, "reason": outcome.reason, "why": outcome.message}
-                LOG.warning("not published", extra=fields)
+                told = before.get(outcome.target) == outcome.reason
+                LOG.log(logging.DEBUG if told else logging.WARNING, "not published", extra=fields)
             elif outcome.written:
                 LOG.info("published", extra={"target": outcome.target, "node": self._options.node_name})
         self.report = replace(self.report, published=published, tallies=tallies)
+
+    def _log_failure(self, facts: NodeFacts) -> None:
+        """Warn of a probe that could not ask, once for as long as the reason stays the same."""
+        if facts.asked:
+            return
+        told = self.report.facts is not None and self.report.facts.reason == facts.reason
+        fields = {"verdict": facts.verdict, "reason": facts.reason, "why": facts.message}
+        LOG.log(logging.DEBUG if told else logging.WARNING, "probe failed", extra=fields)
 
     def _log_changes(self, inventory: Inventory) -> None:
         before = (

@@ -1,5 +1,6 @@
 """The devices of one node as everything else sees them: described, judged, and in an order that no driver decides."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -77,7 +78,7 @@ def inventory_of(
     names = dict(options.class_names)
     devices = tuple(
         _device(accelerator, names, options, history.get(device_key(accelerator)))
-        for accelerator in sorted(facts.accelerators, key=device_key)
+        for accelerator in sorted(_told_apart(facts.accelerators), key=device_key)
         if not accelerator.display_only
     )
     return Inventory(facts=facts, devices=devices)
@@ -91,7 +92,7 @@ def history_after(
     A device that is gone is forgotten, but only when the probe was complete.
     """
     after = {} if facts.verdict in {"complete", "none"} else dict(history)
-    for accelerator in facts.accelerators:
+    for accelerator in _told_apart(facts.accelerators):
         key = device_key(accelerator)
         after[key] = judged(accelerator, history.get(key), now)
     for key, code in xid_events:
@@ -104,17 +105,17 @@ def remembered(facts: NodeFacts, previous: NodeFacts | None) -> NodeFacts:
     """Return `facts` with what a failed device could not say filled in from the probe before.
 
     A device that fails before it named itself is the one that sat at the same PCI address; where not even that could be
-    asked, the one that had its index, provided that all others are where they were.
+    asked, the one that had its index, provided that all others are where they were. One that the driver no longer shows
+    although the bus does stays, as lost.
     """
     if previous is None:
         return facts
-    return replace(
-        facts,
-        accelerators=tuple(
-            _identified(accelerator, facts, previous) if accelerator.fault else accelerator
-            for accelerator in facts.accelerators
-        ),
+    accelerators = tuple(
+        _identified(accelerator, facts, previous) if accelerator.fault else accelerator
+        for accelerator in facts.accelerators
     )
+    vanished = _vanished(accelerators, facts, previous) if facts.verdict == "partial" else ()
+    return replace(facts, accelerators=(*accelerators, *vanished))
 
 
 def class_counts(inventory: Inventory) -> tuple[ClassCount, ...]:
@@ -132,6 +133,16 @@ def class_counts(inventory: Inventory) -> tuple[ClassCount, ...]:
             usable = before.usable + device.assessment.usable
             counts[name] = replace(before, total=before.total + 1, usable=usable)
     return tuple(counts[name] for name in sorted(counts))
+
+
+def _told_apart(accelerators: Iterable[Accelerator]) -> list[Accelerator]:
+    """Return the devices, without their UUID where two claim the same one: it identifies neither."""
+    accelerators = list(accelerators)
+    claims = Counter(accelerator.id for accelerator in accelerators)
+    return [
+        replace(accelerator, id=None) if claims[accelerator.id] > 1 else accelerator
+        for accelerator in accelerators
+    ]
 
 
 def _device(
@@ -166,9 +177,32 @@ def _identified(accelerator: Accelerator, facts: NodeFacts, previous: NodeFacts)
 def _same_slot(accelerator: Accelerator, previous: NodeFacts) -> Accelerator | None:
     if accelerator.pci is None:
         return None
-    address = accelerator.pci.address
-    return next(
-        (known for known in previous.accelerators if known.pci and known.pci.address == address), None
+    slot = accelerator.pci.address, accelerator.pci.device_id
+    return next((known for known in previous.accelerators if _slot(known) == slot), None)
+
+
+def _slot(accelerator: Accelerator) -> tuple[str, str] | None:
+    """Return where a device sits and what sits there: another card in the same place is another device."""
+    return (accelerator.pci.address, accelerator.pci.device_id) if accelerator.pci else None
+
+
+def _vanished(
+    accelerators: Iterable[Accelerator], facts: NodeFacts, previous: NodeFacts
+) -> tuple[Accelerator, ...]:
+    """Return the devices of the probe before that the driver has dropped and the bus still shows with it."""
+    if any(accelerator.pci is None for accelerator in accelerators):
+        # A device that could not say where it sits may be one of them.
+        return ()
+    shown = {_slot(accelerator) for accelerator in accelerators}
+    driven = {
+        (function.identity.address, function.identity.device_id)
+        for function in facts.pci or ()
+        if function.driver == "nvidia"
+    }
+    return tuple(
+        replace(known, fault=DeviceFault(kind="lost", error="not-found"), problems=())
+        for known in previous.accelerators
+        if _slot(known) in driven - shown
     )
 
 

@@ -64,7 +64,7 @@ def state_of(device: Mapping[str, Any]) -> State:
 
 
 def _identity_of(pci: Mapping[str, Any] | None) -> PciIdentity | None:
-    if pci is None:
+    if pci is None or not {"address", "vendorID", "deviceID"} <= pci.keys():
         return None
     return PciIdentity(
         address=pci["address"],
