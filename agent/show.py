@@ -11,7 +11,7 @@ from agent.core.classes import content_from, merge_contents
 from agent.core.compat import gfd_labels
 from agent.core.inventory import Inventory, inventory_of
 from agent.core.labels import labels_for
-from agent.core.record import NodeIdentity, record_for
+from agent.core.record import NodeIdentity, record_after_failure, record_for
 from agent.core.tables import classes_table, facts_table, labels_table
 from agent.naming import naming_options
 from agent.settings import Settings
@@ -26,12 +26,7 @@ def render(what: str, facts: NodeFacts, settings: Settings, *, output: str, widt
         labels = labels_of(inventory, settings) if facts.asked else {}
         return labels_table(labels, facts, width=width) if output == "table" else _dump(labels, output)
     if what == "record":
-        record = record_for(
-            inventory,
-            NodeIdentity(name=settings.node_name or "this-node"),
-            now=datetime.now(UTC),
-            agent_version=agent_version(),
-        )
+        record = _record(inventory, settings)
         return _dump(record, "yaml" if output == "table" else output)
     if what == "classes":
         classes = class_objects(inventory, settings)
@@ -41,6 +36,16 @@ def render(what: str, facts: NodeFacts, settings: Settings, *, output: str, widt
     if output == "table":
         return facts_table(inventory, width=width)
     return _dump(msgspec.to_builtins(facts), output)
+
+
+def _record(inventory: Inventory, settings: Settings) -> dict[str, Any]:
+    """Return the record of a node that has none yet."""
+    node, now = NodeIdentity(name=settings.node_name or "this-node"), datetime.now(UTC)
+    if not inventory.facts.asked:
+        return record_after_failure(
+            inventory.facts, node, now=now, agent_version=agent_version(), previous={}
+        )
+    return record_for(inventory, node, now=now, agent_version=agent_version())
 
 
 def labels_of(inventory: Inventory, settings: Settings) -> dict[str, str]:

@@ -88,6 +88,8 @@ def record_after_failure(
     ]
     conditions = dated([*failure_conditions(facts), *kept], previous, now)
     spec = {**(previous.get("spec") or {}), "agentVersion": agent_version}
+    if facts.simulated:
+        spec["simulated"] = True
     return _record(node, spec, {**(previous.get("status") or {}), "conditions": conditions})
 
 
