@@ -6,6 +6,8 @@ Everything is answered from what is already known, in milliseconds; nothing is a
 import contextlib
 import logging
 import socket
+import socketserver
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from agent.core.families import Family
+from agent.settings import SettingsError
 
 LOG = logging.getLogger(__name__)
 
@@ -54,7 +57,10 @@ class WebServer:
 
     def __init__(self, listen: str, answers: Answers) -> None:
         host, port = parse_listen(listen)
-        self._server = _Server((host, port), answers)
+        try:
+            self._server = _Server((host, port), answers)
+        except OSError as error:
+            raise SettingsError(f"listen {listen!r}: {error.strerror or error}") from error
         self._thread = threading.Thread(target=self._server.serve_forever, name="web", daemon=True)
 
     @property
@@ -73,10 +79,12 @@ class WebServer:
 
 
 def parse_listen(text: str) -> tuple[str, int]:
-    """Return host and port of `[::]:9478`, `127.0.0.1:0` or `:9478` (all addresses); `ValueError` for anything else."""
+    """Return host and port of `[::]:9478`, `127.0.0.1:0` or `:9478` (all addresses); `SettingsError` for anything else."""
     host, separator, port = text.rpartition(":")
     if not separator or not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f"listen {text!r} must be written ADDRESS:PORT, such as [::]:9478 or 127.0.0.1:9478")
+        raise SettingsError(
+            f"listen {text!r} must be written ADDRESS:PORT, such as [::]:9478 or 127.0.0.1:9478"
+        )
     return host.strip("[]") or "::", int(port)
 
 
@@ -117,13 +125,19 @@ class _Server(ThreadingHTTPServer):
     def server_bind(self) -> None:
         if self.address_family == socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        super().server_bind()
+        # Not HTTPServer's: it looks up this machine's name, and a resolver that is slow would hold up the start.
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # as the base class
         if not self._slots.acquire(blocking=False):
             self.shutdown_request(request)
             return
-        super().process_request(request, client_address)
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # no thread is to be had
+            self._slots.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # as the base class
         try:
@@ -132,7 +146,8 @@ class _Server(ThreadingHTTPServer):
             self._slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401, ARG002  # as the base class
-        LOG.debug("a request failed", exc_info=True)  # noqa: LOG014  # called from its except clause
+        passing = isinstance(sys.exception(), OSError)  # the client has gone, or took too long
+        LOG.log(logging.DEBUG if passing else logging.ERROR, "a request failed", exc_info=True)
 
 
 class _Handler(BaseHTTPRequestHandler):
