@@ -52,6 +52,7 @@ class NodeProcess:
             self._run_once,
             interval_seconds=settings.probe_interval,
             # A thousand agents started in the same second do not call in the same second.
+            first_delay_seconds=random.uniform(0.0, 0.1 * settings.probe_interval),  # noqa: S311  # spreads load
             jitter_seconds=0.1 * settings.probe_interval,
             failed=self._failed,
         )

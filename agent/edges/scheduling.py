@@ -69,8 +69,9 @@ class Timer:
 
     def run_soon(self) -> None:
         """Run the job now; where it is running, once more right after."""
+        # Noted before the look, so that a run that ends just now cannot miss it.
+        self._again = True
         if self._running:
-            self._again = True
             return
         self._due = self._monotonic()
         self._scheduler.modify_job(_JOB, next_run_time=datetime.now(UTC))
@@ -99,6 +100,7 @@ class Timer:
 
     def _run(self) -> None:
         started = self._monotonic()
+        self._again = False
         self._running = True
         self._idle.clear()
         # A job that asks for its next run in `run_in` moves this.
@@ -112,6 +114,9 @@ class Timer:
             self._idle.set()
         if self._monotonic() - started > self._interval:
             self.overruns += 1
+        while self._due <= self._monotonic():
+            # The ticks that came while the job ran are passed over; it is the next one that must not be forgotten.
+            self._due += self._interval
         if self._again:
             self._again = False
             self.run_soon()
