@@ -8,6 +8,7 @@ import argparse
 import dataclasses
 import difflib
 import re
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ import msgspec
 import yaml
 
 from agent.core.keys import DEFAULT_DOMAIN, domain_problem
+from agent.core.label_text import MAX_LABEL_LENGTH, is_dns_subdomain
 
 ENVIRONMENT_PREFIX = "ACCELERATOR_"
 MAX_SETTINGS_BYTES = 1024 * 1024
@@ -139,6 +141,13 @@ class Settings:
         for name in ("probe_interval", "probe_timeout", "stale_after", "exit_after", "heartbeat"):
             if getattr(self, name) <= 0:
                 raise SettingsError(f"{name} must be longer than 0s, it is {getattr(self, name):g}s")
+        for name in self.class_names.values():
+            # It becomes the name of an object, and a label's name and value.
+            if not is_dns_subdomain(name) or len(name) > MAX_LABEL_LENGTH:
+                raise SettingsError(
+                    f"class_names: {name!r} cannot name a class; use up to {MAX_LABEL_LENGTH} lower-case letters, "
+                    "digits, '-' and '.'"
+                )
 
 
 def add_settings_arguments(parser: argparse.ArgumentParser) -> None:
@@ -195,8 +204,9 @@ def metavar_of(name: str) -> str:
 
 def parse_duration(text: object, where: str) -> Duration:
     """Return seconds of `90s`, `5m`, `1h`, `1h30m`; a bare number is refused, since its unit would be a guess."""
-    parts = _DURATION.findall(str(text))
-    if not parts or "".join(number + unit for number, unit in parts) != str(text):
+    text = text if isinstance(text, str) else reprlib.repr(text)
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
         raise SettingsError(f"{where}: {text!r} is not a duration; write it like 90s, 5m or 1h")
     return Duration(sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts))
 
@@ -212,12 +222,16 @@ _HINTS: dict[str, Any] = {
 # Environment variables that belong to a command rather than to a setting.
 COMMAND_VARIABLES = frozenset({"CONFIG", "FAKE"})
 
+# The kubelet gives every container variables for each Service of its namespace: a Service called `accelerator-agent`
+# makes `ACCELERATOR_AGENT_SERVICE_HOST` and its like.
+_SERVICE_LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)$")
+
 
 def _environment_values(environment: Mapping[str, str]) -> dict[str, Any]:
     values = {}
     for variable, text in environment.items():
         name = variable.removeprefix(ENVIRONMENT_PREFIX)
-        if name == variable or name in COMMAND_VARIABLES:
+        if name == variable or name in COMMAND_VARIABLES or _SERVICE_LINK.search(name):
             continue
         if name.lower() not in _HINTS:
             raise SettingsError(f"{variable} is not a setting{_nearest(name.lower(), ENVIRONMENT_PREFIX)}")
@@ -236,6 +250,8 @@ def _file_values(path: str) -> dict[str, Any]:
         document = yaml.safe_load(content) or {}
     except yaml.YAMLError as error:
         raise SettingsError(f"the settings file {path} is not YAML: {error}") from error
+    except RecursionError as error:
+        raise SettingsError(f"the settings file {path} is nested too deeply") from error
     if not isinstance(document, dict):
         raise SettingsError(f"the settings file {path} must hold keys and values")
     for name in document:
@@ -260,7 +276,8 @@ def _read(name: str, value: object, where: str) -> Any:  # noqa: ANN401  # the t
     try:
         return msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise SettingsError(f"{where}: {value!r} cannot be used: {error}") from error
+        # `reprlib` cuts: YAML's aliases can make a small file's value endless.
+        raise SettingsError(f"{where}: {reprlib.repr(value)} cannot be used: {error}") from error
 
 
 def _pairs(text: str, where: str) -> dict[str, str]:
