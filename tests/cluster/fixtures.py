@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.fault_proxy import FaultProxy
 from tests.cluster.objects import (
     CLASS_CRD,
     MINIMAL_CLASS_CRD,
@@ -78,6 +79,15 @@ def fresh_cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     yield control_plane
     remove_objects(control_plane.admin)
     control_plane.close_clients()
+
+
+@pytest.fixture
+def fault_proxy(fresh_cluster: ControlPlane) -> Iterator[FaultProxy]:
+    """A proxy in front of the fresh cluster's API server, without any fault yet; its `url` is verified by the same CA."""
+    proxy = FaultProxy(fresh_cluster.server, fresh_cluster.certificates)
+    proxy.start()
+    yield proxy
+    proxy.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,12 @@
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from agent.cluster import ACCELERATOR_CLASSES, ACCELERATOR_NODES, NODES, PODS
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.objects import eventually, make_pod, node_token, ready_node
-from tests.cluster.program import Program, ProgramUnavailableError
+from tests.cluster.program import Program, ProgramUnavailableError, find_or_build
 
 
 def test_the_server_is_ready_and_of_the_pinned_version(control_plane: ControlPlane) -> None:
@@ -126,9 +127,9 @@ def test_a_cluster_to_oneself_is_empty_and_apart(
     assert own.etcd.pid is None
 
 
-def test_given_assets_are_used_and_a_part_they_lack_is_named(tmp_path, monkeypatch) -> None:
-    from tests.cluster.program import find_or_build
-
+def test_given_assets_are_used_and_a_part_they_lack_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     (tmp_path / "etcd").touch()
     with pytest.raises(ProgramUnavailableError, match="holds no kube-apiserver"):

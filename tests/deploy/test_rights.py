@@ -18,6 +18,8 @@ OWN_PODS = "/api/v1/namespaces/accelerator-system/pods"
 EVENTS = "/api/v1/namespaces/{}/events"
 ACCOUNT = "/api/v1/namespaces/accelerator-system/serviceaccounts/accelerator-inventory"
 
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
 LABEL = {"metadata": {"labels": {"accelerators.ome.io/present": "true"}}}
 STATUS = {"status": {"totalAccelerators": 8}}
 LEASE = {
@@ -90,7 +92,9 @@ INVENTORY_ALLOWED = [
     pytest.param("PATCH", f"{CLASS}/status", STATUS, id="change a class's status"),
     pytest.param("POST", OWN_LEASES, LEASE, id="create its Lease"),
     pytest.param("POST", EVENTS.format("default"), EVENT, id="create an Event in default"),
-    pytest.param("GET", "/openapi/v3/apis/ome.io/v1beta1", None, id="read the schema of classes"),
+    pytest.param(
+        "GET", f"{DEFINITIONS}/acceleratorclasses.ome.io", None, id="read the definition of classes"
+    ),
 ]
 
 INVENTORY_REFUSED = [
