@@ -50,6 +50,8 @@ class Refused:
     code: int
     library_path: str | None = None
     """Where the library lies that refused; `None` when there is none."""
+    library_version: str | None = None
+    """Driver version that the library is of."""
     control_device_opens: bool = True
     """False: this process may not open `/dev/nvidiactl`, whatever its mode says."""
 

@@ -56,7 +56,7 @@ def probe_nvml(
     invoke = partial(_invoke, on_call, None)
     answer = invoke("nvmlInit")
     if isinstance(answer, Refusal):
-        yield Refused(code=answer.code, library_path=library_path())
+        yield Refused(code=answer.code, library_path=library_path(), library_version=_library_version(invoke))
         return
     try:
         opened = _read_driver(invoke)
@@ -79,6 +79,13 @@ def library_path() -> str | None:
             )
     except OSError:
         return None
+
+
+def _library_version(invoke: Callable[..., Any]) -> str | None:
+    """Return the driver version that the library is of; it tells that without being open."""
+    answer = invoke("nvmlSystemGetNVMLVersion")
+    # NVML's own version stands before the driver's: 13.580.95.05.
+    return None if isinstance(answer, Refusal) else answer.partition(".")[2] or None
 
 
 def _read_driver(invoke: Callable[..., Any]) -> Opened:

@@ -24,7 +24,6 @@ _FAULT_REASONS: dict[FaultKind, str] = {
     "no-answer": "DeviceNoAnswer",
     "unreadable": "DeviceUnreadable",
 }
-_LIBRARY_VERSION = re.compile(r"libnvidia-ml\.so\.(\d+\.\d+[\d.]*)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,15 +150,14 @@ def _judge_refused(seen: Surroundings, refused: Refused) -> Judgement:
 
 def _mismatch(seen: Surroundings, refused: Refused) -> Judgement | None:
     module = seen.kernel_module_version
-    found = _LIBRARY_VERSION.search(refused.library_path or "")
-    library = found[1] if found else None
+    library = refused.library_version
     differ = module is not None and library is not None and module != library
     if refused.code != LIB_RM_VERSION_MISMATCH and not differ:
         return None
     return Judgement(
         "version-mismatch",
         "DriverLibraryMismatch",
-        f"the kernel module is {module or 'of an unknown version'} and the library is {library or 'another'}: the "
+        f"the kernel module is {module or 'of an unknown version'} and the library is {library or 'of another'}: the "
         "driver was upgraded without a reboot; the operator of this node must reboot it or reload the module",
     )
 
