@@ -188,6 +188,9 @@ def _contents_by_class(
         facts = {key: value for key, value in device.items() if key not in _OF_ONE_DEVICE}
         if "pci" in facts:
             facts["pci"] = {"address": ""} | {k: v for k, v in facts["pci"].items() if k not in _OF_ONE_SLOT}
+        if "fault" in device:
+            # That it failed makes what it says hearsay; how it failed is its own matter.
+            facts["fault"] = {"kind": device["fault"]["kind"]}
         cut = (facts.get("mig") or {}).get("mode") == "enabled"
         for name, instance in _memberships(device, cut=cut):
             text = json.dumps([facts, instance])
