@@ -69,7 +69,7 @@ def node_answer(facts: ClassFacts, node: NodeView, need: Need, scope: NodeScope)
         when_free=when_free,
         free=room.free,
         usable=room.usable,
-        reasons=tuple(reasons + _count_reasons(room, need, found) + list(sick_devices(found.devices))),
+        reasons=tuple(reasons + _count_reasons(room, need, found)),
         simulated=node.simulated,
         fabric=_single_fabric(found.devices) or node.labels.values.get(f"{scope.domain}/fabric"),
     )
@@ -104,25 +104,27 @@ def _room(member: Member, node: NodeView, scope: NodeScope) -> _Room:
     if offered is None:
         note = f"{member.source} counts {member.usable}, but the kubelet offers no {resource}"
         return _Room(usable=None, free=None, notes=(note,))
-    behind = _behind(resource, member, node)
-    notes: list[str] = []
+    behind, total = _behind(resource, member, node)
     usable = min(member.usable, offered)
-    if offered > behind:
-        notes.append(f"{offered} {resource} are offered for {behind} physical: time slices are not devices")
+    notes: tuple[str, ...] = ()
+    if offered > total:
+        notes = (f"{offered} {resource} are offered for {total} physical: time slices are not devices",)
         if scope.allow_sharing:
             usable = offered - behind + member.usable
-            notes[-1] = f"{offered} {resource} are offered for {behind} physical, and sharing is allowed"
-    elif offered < behind:
-        notes.append(f"{member.source} counts {behind}, but the kubelet offers {offered} {resource}")
+            notes = (f"{offered} {resource} are offered for {total} physical, and sharing is allowed",)
+    elif offered != behind:
+        notes = (f"{member.source} counts {behind} usable, the kubelet offers {offered} {resource}",)
     # Where classes share a resource name, every request may have fallen on this one.
     held = (node.requested or {}).get(resource or "", 0)
-    return _Room(usable=usable, free=max(0, usable - held), notes=tuple(notes))
+    return _Room(usable=usable, free=max(0, usable - held), notes=notes)
 
 
-def _behind(resource: str | None, member: Member, node: NodeView) -> int:
-    """Return the usable devices of all classes that the node offers under one resource name."""
-    shared = [offer.usable or 0 for offer in node.offers.values() if offer.resource == resource]
-    return max(sum(shared), member.usable or 0)
+def _behind(resource: str | None, member: Member, node: NodeView) -> tuple[int, int]:
+    """Return the usable and all devices of all classes that the node offers under one resource name."""
+    shared = [offer for offer in node.offers.values() if offer.resource == resource]
+    usable = max(sum(offer.usable or 0 for offer in shared), member.usable or 0)
+    total = max(sum(offer.total or offer.usable or 0 for offer in shared), member.total or 0)
+    return usable, max(usable, total)
 
 
 def _enough(count: int | None, needed: int) -> Verdict:
@@ -132,7 +134,8 @@ def _enough(count: int | None, needed: int) -> Verdict:
 
 
 def _count_reasons(room: _Room, need: Need, member: Member) -> list[str]:
-    reasons = list(room.notes)
+    """Return the shortfall, then the devices that do not work, then where facts and kubelet disagree."""
+    reasons = []
     total = "" if member.total is None else f" of {member.total}"
     if room.usable is None:
         if not room.notes:
@@ -143,7 +146,7 @@ def _count_reasons(room: _Room, need: Need, member: Member) -> list[str]:
         reasons.append("what is free is not known without the Node object")
     elif room.free < need.per_pod:
         reasons.append(f"needs {need.per_pod}, has {room.free} free of {room.usable}; fits when free")
-    return reasons
+    return [*reasons, *sick_devices(member.devices), *room.notes]
 
 
 def _barriers(facts: ClassFacts, node: NodeView, scope: NodeScope) -> Iterator[Check]:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from agent.core.cluster_views import PodView
 from agent.core.keys import DEFAULT_DOMAIN
 from agent.core.matching.fields import Fields
 from agent.core.matching.node_objects import USABLE_STATES, DeviceView, Node, Offer, Record, RecordSpec
@@ -87,44 +88,14 @@ def _quantity_problems(node: Node) -> list[Problem]:
     return found
 
 
-def pod_requests(pods: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
-    """Return by node what its non-terminal pods request of extended resources.
-
-    Init containers run before the others, so the larger of both counts; a side-car (restart policy `Always`) stays.
-    """
+def pod_requests(pods: Iterable[PodView]) -> dict[str, dict[str, int]]:
+    """Return by node what its unfinished pods request of extended resources."""
     held: dict[str, dict[str, int]] = {}
     for pod in pods:
-        spec, status = pod.get("spec") or {}, pod.get("status") or {}
-        node = spec.get("nodeName")
-        if node is None or status.get("phase") in {"Succeeded", "Failed"}:
-            continue
-        of_node = held.setdefault(node, {})
-        for resource, count in _of_pod(spec).items():
+        of_node = held.setdefault(pod.node, {})
+        for resource, count in pod.requests.items():
             of_node[resource] = of_node.get(resource, 0) + count
     return held
-
-
-def _of_pod(spec: Mapping[str, Any]) -> dict[str, int]:
-    steady: dict[str, int] = {}
-    initial: dict[str, int] = {}
-    for container in spec.get("initContainers") or ():
-        for resource, count in _extended(container).items():
-            if container.get("restartPolicy") == "Always":
-                steady[resource] = steady.get(resource, 0) + count
-            else:
-                initial[resource] = max(initial.get(resource, 0), count)
-    for container in spec.get("containers") or ():
-        for resource, count in _extended(container).items():
-            steady[resource] = steady.get(resource, 0) + count
-    return {resource: max(steady.get(resource, 0), initial.get(resource, 0)) for resource in steady | initial}
-
-
-def _extended(container: Mapping[str, Any]) -> dict[str, int]:
-    resources = container.get("resources") or {}
-    amounts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {
-        name: count for name, raw in amounts.items() if "/" in name and (count := _whole(raw)) is not None
-    }
 
 
 def _whole(raw: object) -> int | None:
