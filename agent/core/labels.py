@@ -160,7 +160,11 @@ _LABELERS: tuple[Labeler, ...] = (
 
 
 def _partitioning(devices: Iterable[Device]) -> str | None:
-    """Return `none`, `mig`, `mixed` or `pending`; absent where no device can be cut."""
+    """Return `none`, `mig`, `mixed` or `pending`; absent where no device can be cut.
+
+    A whole device beside a cut one makes the node mixed, whether or not it could be cut itself.
+    """
+    devices = list(devices)
     modes = [
         device.facts.mig
         for device in devices
@@ -170,8 +174,8 @@ def _partitioning(devices: Iterable[Device]) -> str | None:
         return None
     if any(mode.enabled != mode.pending_enabled for mode in modes):
         return "pending"
-    enabled = [mode.enabled for mode in modes]
-    return "mig" if all(enabled) else "mixed" if any(enabled) else "none"
+    cut = [device.cut for device in devices]
+    return "mig" if all(cut) else "mixed" if any(cut) else "none"
 
 
 def _fabric(devices: Iterable[Device]) -> str | None:
