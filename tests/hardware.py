@@ -45,7 +45,9 @@ class ManualClock:
 
 def pci(device_id: str = "2330", *, slot: int = 0, **fields: Any) -> PciIdentity:
     """Return a function of NVIDIA's in a slot of its own."""
-    return PciIdentity(address=f"0000:{0x10 + slot:02x}:00.0", vendor_id="10de", device_id=device_id, **fields)
+    return PciIdentity(
+        address=f"0000:{0x10 + slot:02x}:00.0", vendor_id="10de", device_id=device_id, **fields
+    )
 
 
 def h100(number: int = 0, **fields: Any) -> Accelerator:
@@ -160,9 +162,9 @@ def readable_nodes() -> tuple[str, ...]:
     return tuple(name for name in nodes.names() if not needs_a_process(name))
 
 
-def board_scenario(board: str, *, count: int = 1, **device: Any) -> Scenario:
-    """Return a machine with some of one board, under a driver that knows it."""
-    entry = {"board": board, "count": count, **device}
+def board_scenario(board: str, **device: Any) -> Scenario:
+    """Return a machine with one board, under a driver that knows it."""
+    entry = {"board": board, **device}
     return Scenario.from_data({"name": f"board-{board}", "devices": [entry]})
 
 
