@@ -16,11 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import msgspec
-
 from probes import findings, nvml
-from probes.findings import MAX_BYTES, Answered, Attempt, Ready, Request
-from probes.forked import Progress, Task, run_child
+from probes.findings import MAX_BYTES, Answered, Attempt, Listen, Ready, Request
+from probes.forked import Progress, Task, run_child, tell_all, tell_events
 
 DEVICE_CALL_SHARE = 0.5
 """Share of the probe timeout that one call on a device may take. Half: when one hangs, a second child still has time to
@@ -72,19 +70,34 @@ def main(
         "--root", type=Path, default=root, help="read /sys, /proc and /dev under this directory"
     )
     parser.add_argument("--timeout", type=float, default=30.0, metavar="SECONDS", help="probe timeout")
+    parser.add_argument("--events-to", type=int, metavar="DESCRIPTOR", help="an open pipe for Xid events")
     given = parser.parse_args(argv)
+    keeper = ChildKeeper(
+        root=given.root, timeout_seconds=given.timeout, events_to=given.events_to, prepare=prepare, kill=kill
+    )
     with suppress(_ParentGone, BrokenPipeError):
-        ChildKeeper(root=given.root, timeout_seconds=given.timeout, prepare=prepare, kill=kill).serve()
+        keeper.serve()
     return 0
 
 
 class ChildKeeper:
     """Forks children, passes their findings on, ends those that stop answering, counts those that cannot be ended."""
 
-    def __init__(self, *, root: Path, timeout_seconds: float, prepare: Prepare | None, kill: Kill) -> None:
+    def __init__(
+        self,
+        *,
+        root: Path,
+        timeout_seconds: float,
+        events_to: int | None,
+        prepare: Prepare | None,
+        kill: Kill,
+    ) -> None:
         self._root = root
         self._timeout = timeout_seconds
         self._prepare = prepare
+        self._events_to = events_to
+        self._listener: int | None = None
+        self._cycle = 1
         self._kill = kill
         self._stuck: dict[int, str] = {}
         self._last_start_over_stuck = -float("inf")
@@ -97,10 +110,14 @@ class ChildKeeper:
         findings.write_all(1, findings.encode(findings.READY, Ready(problem=problem)))
         while True:
             for line in self._read_requests():
-                # Nothing is asked through a binding that is not ours.
-                attempts = () if problem else self._probe(msgspec.json.decode(line, type=Request))
-                answered = Answered(attempts=attempts, stuck=tuple(self._stuck.items()))
-                findings.write_all(1, findings.encode(findings.ANSWERED, answered))
+                order = findings.decode(line)
+                if isinstance(order, Listen) and not problem:
+                    self._listen(order)
+                if isinstance(order, Request):
+                    # Nothing is asked through a binding that is not ours.
+                    attempts = () if problem else self._probe(order)
+                    answered = Answered(attempts=attempts, stuck=tuple(self._stuck.items()))
+                    findings.write_all(1, findings.encode(findings.ANSWERED, answered))
 
     def _read_requests(self) -> Sequence[bytes]:
         data = os.read(0, 1 << 16)
@@ -111,6 +128,7 @@ class ChildKeeper:
 
     def _probe(self, request: Request) -> tuple[Attempt, ...]:
         """Start children until all devices are read, leaving out those that did not answer or made one crash."""
+        self._cycle = request.cycle
         end = time.monotonic() + PROBE_SHARE * self._timeout
         done = set(request.leave_out)
         attempts: list[Attempt] = []
@@ -124,8 +142,7 @@ class ChildKeeper:
     def _attempt(self, request: Request, done: set[int], end: float, *, first: bool) -> Attempt:
         if not self._may_start(request.stuck_elsewhere):
             return Attempt(ended="not-started")
-        if self._prepare is not None:
-            self._prepare(request.cycle)
+        self._make_ready()
         task = Task(root=self._root, leave_out=frozenset(done), last=request.last, with_surroundings=first)
         child = self._fork(task)
         try:
@@ -151,7 +168,7 @@ class ChildKeeper:
         pid = os.fork()
         if pid == 0:
             os.close(reader)
-            run_child(task, writer, self._progress)
+            run_child(lambda: tell_all(task, writer, self._progress))
         os.close(writer)
         return _Child(pid=pid, pipe=reader, progress=self._progress)
 
@@ -216,6 +233,26 @@ class ChildKeeper:
         if os.WIFSIGNALED(status):
             return Attempt(ended="crash", device=device, call=call, signal=os.WTERMSIG(status))
         return Attempt(ended="crash", device=device, call=call, exit_status=os.WEXITSTATUS(status))
+
+    def _make_ready(self) -> None:
+        if self._prepare is not None:
+            self._prepare(self._cycle)
+
+    def _listen(self, order: Listen) -> None:
+        """Have a listener run or not. One that ended by itself, as it does when a GPU is lost, is started anew."""
+        if self._listener is not None and _reaped(self._listener) is not None:
+            self._listener = None
+        if order.on and self._listener is None and self._events_to is not None:
+            events_to = self._events_to
+            self._make_ready()
+            self._listener = os.fork()
+            if self._listener == 0:
+                run_child(lambda: tell_events(order.leave_out, events_to))
+        if not order.on and self._listener is not None:
+            self._kill(self._listener, signal.SIGKILL)
+            if _wait(self._listener) is None:
+                self._stuck[self._listener] = findings.start_time(self._listener)
+            self._listener = None
 
     def _reap(self) -> None:
         for pid in list(self._stuck):

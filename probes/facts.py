@@ -10,10 +10,10 @@ from typing import Literal
 Vendor = Literal["nvidia", "amd", "intel", "google", "aws"]
 
 FaultKind = Literal["lost", "needs-reset", "unreadable", "no-answer"]
-"""Why a device as a whole gave no facts: off the bus (NVML 15), waits for a reset (16), answers errors, or never answered."""
+"""Why a device as a whole gave no facts: off the bus (NVML 15), waits for a reset (16), answers errors, or no answer."""
 
 Virtualization = Literal["none", "passthrough", "vgpu", "host-vgpu", "host-vsga"]
-"""`nvmlDeviceGetVirtualizationMode`: only `vgpu` (a guest's share of a GPU) makes a device virtual; passthrough is whole."""
+"""`nvmlDeviceGetVirtualizationMode`: only `vgpu` (a guest's share of a GPU) makes a device virtual; passthrough not."""
 
 FabricState = Literal["not-supported", "not-started", "in-progress", "completed"]
 
@@ -228,6 +228,18 @@ class Accelerator:
     link: Link | None = None
     fabric: Fabric | None = None
     health: Health | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XidEvent:
+    """An error that the driver told of a device while it happened."""
+
+    device: str | None
+    """UUID; `None` when the driver did not say which."""
+    xid: int | None
+    """`None`: a GPU went away and the driver gave no code."""
+    gpu_instance_id: int | None = None
+    compute_instance_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

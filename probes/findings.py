@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from probes.facts import Accelerator, DeviceFiles, Driver, Host, PciFunction
+from probes.facts import Accelerator, DeviceFiles, Driver, Host, PciFunction, XidEvent
 
 MAX_BYTES = 1 << 20
 """A child that tells more than this is ended: no machine has so much to say."""
@@ -85,6 +85,15 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Listen:
+    """Whether Xid events shall be listened for."""
+
+    on: bool
+    leave_out: tuple[int, ...] = ()
+    """Devices that do not answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
     """The end of a probe: its attempts in order, and the children that could not be killed."""
 
@@ -108,17 +117,15 @@ class Identity:
     device: Accelerator
 
 
-Finding = Surroundings | Opened | Refused | Accelerator | Identity | Answered | Ready
-
-SURROUNDINGS, OPENED, REFUSED, DEVICE, IDENTITY, ANSWERED, READY = (
-    b"s",
-    b"o",
-    b"r",
-    b"d",
-    b"i",
-    b"a",
-    b"h",
+Finding = (
+    Surroundings | Opened | Refused | Accelerator | Identity | Answered | Ready | Request | Listen | XidEvent
 )
+"""What a line can hold: the child's and the host's findings, the parent's orders, the listener's events."""
+
+SURROUNDINGS, OPENED, REFUSED, DEVICE, IDENTITY = b"s", b"o", b"r", b"d", b"i"
+ANSWERED, READY = b"a", b"h"
+REQUEST, LISTEN = b"p", b"l"
+EVENT = b"x"
 _DECODERS: dict[bytes, msgspec.json.Decoder[Finding]] = {
     SURROUNDINGS: msgspec.json.Decoder(Surroundings),
     OPENED: msgspec.json.Decoder(Opened),
@@ -126,6 +133,9 @@ _DECODERS: dict[bytes, msgspec.json.Decoder[Finding]] = {
     DEVICE: msgspec.json.Decoder(Accelerator),
     ANSWERED: msgspec.json.Decoder(Answered),
     READY: msgspec.json.Decoder(Ready),
+    REQUEST: msgspec.json.Decoder(Request),
+    LISTEN: msgspec.json.Decoder(Listen),
+    EVENT: msgspec.json.Decoder(XidEvent),
 }
 _ENCODER = msgspec.json.Encoder()
 

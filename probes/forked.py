@@ -6,13 +6,13 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from ctypes import CDLL
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
-from probes import findings, host, nvml, pci
+from probes import findings, host, nvml, pci, xid
 from probes.facts import Accelerator
 from probes.findings import Identity, Opened, Refused, Surroundings
 
@@ -55,8 +55,8 @@ class Task:
     """False in a second child of one probe, where the files are read already."""
 
 
-def run_child(task: Task, writer: int, progress: Progress) -> NoReturn:
-    """Do the task and end the process, without what the host had planned for its own end."""
+def run_child(work: Callable[[], None]) -> NoReturn:
+    """Do the work of a child and end the process, without what the host had planned for its own end."""
     status = 1
     try:
         # Should the host be killed, nobody would end a child that hangs.
@@ -64,7 +64,7 @@ def run_child(task: Task, writer: int, progress: Progress) -> NoReturn:
         # A child that cannot be killed must not keep the host's pipes open, nor may a library print into them.
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(2, 1)
-        _tell_all(task, writer, progress)
+        work()
         status = 0
     except BaseException:  # noqa: BLE001 - the last line of a process: whatever it is goes to the log
         sys.excepthook(*sys.exc_info())
@@ -72,7 +72,15 @@ def run_child(task: Task, writer: int, progress: Progress) -> NoReturn:
         os._exit(status)
 
 
-def _tell_all(task: Task, writer: int, progress: Progress) -> None:
+def tell_events(leave_out: Collection[int], writer: int) -> None:
+    """Listen for Xid events and tell each."""
+    for event in xid.listen(leave_out=leave_out):
+        findings.write_all(writer, findings.encode(findings.EVENT, event))
+
+
+def tell_all(task: Task, writer: int, progress: Progress) -> None:
+    """Probe and tell what is found while it is found."""
+
     def tell(kind: bytes, value: object, index: int | None = None) -> None:
         findings.write_all(writer, findings.encode(kind, value, index))
 

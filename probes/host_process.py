@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
-import msgspec
-
 from probes import findings
 from probes.evidence import Evidence, node_facts
-from probes.facts import Accelerator, NodeFacts
-from probes.findings import Answered, Attempt, Finding, Ready, Request
+from probes.facts import Accelerator, NodeFacts, XidEvent
+from probes.findings import Answered, Attempt, Finding, Listen, Ready, Request
 
 START_SECONDS = 20.0
 """Within which a host must say that it is ready: it imports a few modules, on a machine that may be busy."""
@@ -26,7 +24,7 @@ SILENCE_SHARE = 2.0
 """Share of the probe timeout after which the host itself has ended any child that hangs."""
 
 _MARGIN_SECONDS = 5.0
-_EXIT_SECONDS = 0.1
+_EXIT_SECONDS = 0.3
 _SUSPENDED_SECONDS = 1.0
 _LONGEST_BACK_OFF_SECONDS = 3600.0
 
@@ -69,12 +67,15 @@ class ProbeHost:
         self._simulated = simulated
         self._lock = threading.Lock()
         self._probing = threading.Lock()
+        self._hearing = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
         self._buffer = bytearray()
         self._problem: str | None = None
         self._count = 0
         self._unanswered: dict[int, _Unanswered] = {}
+        self._events_from, self._events_to = os.pipe()
+        self._events = bytearray()
         self._stuck: tuple[tuple[int, str], ...] = ()
         self._stuck_elsewhere: tuple[tuple[int, str], ...] = ()
 
@@ -100,7 +101,8 @@ class ProbeHost:
             self._buffer.clear()
             # Its own session: an interrupt from the keyboard is the parent's to handle.
             self._process = subprocess.Popen(  # noqa: S603 - the command is the composition root's
-                self._command,
+                (*self._command, "--events-to", str(self._events_to)),
+                pass_fds=(self._events_to,),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 start_new_session=True,
@@ -122,11 +124,59 @@ class ProbeHost:
         """End the host and whatever it runs, at once; a probe in progress returns `no-answer`."""
         with self._lock:
             self._closed = True
-            if self._process is not None:
-                _kill_group(self._process.pid)
-        # The thread that probes owns the pipes: it finds them at their end, and only then are they closed.
-        with self._probing:
+            process = self._process
+        idle = self._probing.acquire(blocking=False)
+        if not idle:
+            if process is not None:
+                _kill_group(process.pid)
+            # The thread that probes owns the pipes: it finds them at their end, and only then are they closed.
+            self._probing.acquire()
+        try:
             self._drop()
+        finally:
+            self._probing.release()
+        self._hang_up()
+
+    def listen(self, *, on: bool) -> None:
+        """Have Xid events listened for, or not, once a running probe has ended; cheap to repeat after each probe.
+
+        A listener keeps NVML open. It ends by itself when a GPU is lost, and the next call starts another.
+        """
+        with self._probing:
+            process = self._process
+            if process is None or process.stdin is None:
+                return
+            order = Listen(on=on, leave_out=tuple(self._unanswered))
+            # A host that is gone is noticed, and replaced, by the next probe.
+            with suppress(OSError):
+                process.stdin.write(findings.encode(findings.LISTEN, order))
+
+    def events(self, timeout_seconds: float) -> tuple[XidEvent, ...]:
+        """Wait for Xid events and return those that came; none when there were none in time or this is closed.
+
+        Called from one thread, which may be another than the one that probes.
+        """
+        with self._hearing:
+            if self._closed:
+                return ()
+            poll = select.poll()
+            poll.register(self._events_from, select.POLLIN)
+            if not poll.poll(timeout_seconds * 1000) or self._closed:
+                return ()
+            self._events += os.read(self._events_from, 1 << 16)
+            found = (findings.decode(line) for line in findings.whole_lines(self._events))
+            return tuple(event for event in found if isinstance(event, XidEvent))
+
+    def _hang_up(self) -> None:
+        """Wake a thread that waits for events, and close the pipe when it has gone."""
+        writer, self._events_to = self._events_to, -1
+        if writer < 0:
+            return
+        os.close(writer)
+        # A listener that cannot be killed holds the pipe open: better a lost descriptor than a close that hangs.
+        if self._hearing.acquire(timeout=_EXIT_SECONDS):
+            os.close(self._events_from)
+            self._hearing.release()
 
     def _request(self, cycle: int) -> Request:
         now = self._clock()
@@ -171,7 +221,7 @@ class ProbeHost:
         if process is None or process.stdin is None:
             raise HostGone
         try:
-            process.stdin.write(msgspec.json.encode(request) + b"\n")
+            process.stdin.write(findings.encode(findings.REQUEST, request))
         except OSError as error:
             raise HostGone from error
         for line in self._lines(process, SILENCE_SHARE * self._timeout + _MARGIN_SECONDS + START_SECONDS):
@@ -217,14 +267,16 @@ class ProbeHost:
             self._stuck_elsewhere, self._stuck = (*self._stuck_elsewhere, *self._stuck), ()
         if process is None:
             return None
+        if process.stdin is not None:
+            # Its sign to end by itself, which lets a fake machine clear its files away.
+            process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=_EXIT_SECONDS)
         _kill_group(process.pid)
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=_EXIT_SECONDS)
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
+        if process.stdout is not None:
+            process.stdout.close()
         return process.returncode
 
     def _learn(self, facts: NodeFacts, attempts: Sequence[Attempt]) -> None:
