@@ -8,6 +8,7 @@ import pytest
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fault_proxy import FaultProxy
+from tests.cluster.kubelet import Environment, Kubelet
 from tests.cluster.objects import (
     CLASS_CRD,
     MINIMAL_CLASS_CRD,
@@ -103,6 +104,24 @@ def controllers_and_scheduler(controllers: ControlPlane) -> ControlPlane:
     """The control plane with controllers and scheduler running, for one test module."""
     controllers.start_scheduler()
     return controllers
+
+
+@pytest.fixture(scope="module")
+def new_kubelet(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[ControlPlane, Environment], Kubelet]]:
+    """Make and start stand-ins for the kubelets of a control plane; their processes end with the module."""
+    made: list[Kubelet] = []
+
+    def make(plane: ControlPlane, environment: Environment) -> Kubelet:
+        kubelet = Kubelet(plane, tmp_path_factory.mktemp("kubelet"), environment=environment)
+        made.append(kubelet)
+        kubelet.start()
+        return kubelet
+
+    yield make
+    for kubelet in made:
+        kubelet.stop()
 
 
 @pytest.fixture

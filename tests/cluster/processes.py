@@ -37,12 +37,20 @@ class Process:
     """One program that can be started, paused, stopped and started again on the same arguments."""
 
     def __init__(
-        self, name: str, argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        folder: Path | None = None,
     ) -> None:
+        """`folder` is where it runs; `env` is its whole environment, this process' own where absent."""
         self.name = name
         self.argv = list(argv)
         self.log = log
         self._env = dict(env) if env is not None else None
+        self._folder = folder
         self._child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -66,6 +74,7 @@ class Process:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=self._env,
+                cwd=self._folder,
                 preexec_fn=_die_with_parent(),  # noqa: PLW1509 - it makes one system call and takes no lock
                 process_group=0,  # Ctrl-C reaches the test run alone, which then stops us in order
             )
@@ -98,6 +107,10 @@ class Process:
             self._child.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
             self.kill()
+
+    def terminate(self) -> None:
+        """Ask it to end (SIGTERM) and do not wait."""
+        self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """End it at once (SIGKILL), as a crash of the machine would."""

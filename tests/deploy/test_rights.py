@@ -118,6 +118,7 @@ INVENTORY_REFUSED = [
     pytest.param("POST", LEASES.format("kube-system"), LEASE, id="create a Lease elsewhere"),
     pytest.param("POST", EVENTS.format("kube-system"), EVENT, id="create an Event elsewhere"),
     pytest.param("GET", EVENTS.format("default"), None, id="list Events"),
+    pytest.param("PATCH", f"{EVENTS.format('default')}/gpu-1.1", {"count": 2}, id="change an Event"),
     pytest.param(
         "GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", None, id="list definitions"
     ),
@@ -181,9 +182,3 @@ def test_the_controller_may_renew_the_lease_that_it_made(stage: Stage) -> None:
         OWN_LEASES, "accelerator-inventory", made | {"spec": {"holderIdentity": ""}}
     )
     assert stage.inventory.get(OWN_LEASES, "accelerator-inventory") == renewed
-
-
-def test_the_controller_may_count_up_an_event_that_it_made(stage: Stage) -> None:
-    events = EVENTS.format("default")
-    stage.inventory.create(events, EVENT)
-    assert stage.inventory.patch(events, "gpu-1.1", {"count": 2})["count"] == 2
