@@ -18,6 +18,8 @@ from agent.cluster import (
 from agent.core.class_spec import ClassOptions, adopted_class, is_ours
 from agent.core.cluster_views import NodeView, PodView, RecordView, node_view, pod_view, record_view
 from agent.core.fold import ClassState, fold
+from agent.core.keys import INVENTORY_MANAGER
+from agent.core.ownership import owned_paths
 from agent.inventory_pass import CLASS_DEFINITION
 
 _VIEW = "view"
@@ -105,12 +107,19 @@ def plan_once(
 
 
 def difference_lines(difference: Difference, live: Object | None) -> tuple[str, ...]:
-    """Return each value that would change, as `path: old -> new`; what would be removed has no new value."""
+    """Return each value that would change, as `path: old -> new`; times are left out."""
+    held = live or {}
     lines: list[str] = []
-    for wanted in (difference.spec, {"status": difference.status} if difference.status else None):
-        if wanted is not None:
-            for root in ("spec", "status"):
-                lines += _changes(wanted.get(root), (live or {}).get(root), root)
+    spec = difference.spec
+    if spec is not None:
+        metadata, before = spec.get("metadata", {}), held.get("metadata", {})
+        for part in ("labels", "annotations"):
+            lines += _changes(metadata.get(part, {}), before.get(part), f"metadata.{part}")
+        lines += _changes(spec.get("spec", {}), held.get("spec"), "spec")
+        lines += _given_up(spec, held)
+    if difference.status is not None:
+        status = {name: value for name, value in difference.status.items() if name != "lastUpdated"}
+        lines += _changes(status, held.get("status"), "status")
     return tuple(lines)
 
 
@@ -171,6 +180,24 @@ def _definition(cluster: Cluster) -> Object | None:
         return cluster.get(CRDS, CLASS_DEFINITION)
     except Forbidden:
         return None
+
+
+def _given_up(body: Object, live: Object) -> list[str]:
+    """Return the fields that an apply removes: ours in the live object, and not in the body."""
+    if "apiVersion" not in body or not live:
+        return []
+    lines = []
+    for path in sorted(owned_paths(live, INVENTORY_MANAGER)):
+        wanted, held = _at(body, path), _at(live, path)
+        if path[0] in {"metadata", "spec"} and wanted is None and held is not None:
+            lines.append(f"{'.'.join(path)}: {held} -> (none)")
+    return lines
+
+
+def _at(obj: object, path: tuple[str, ...]) -> object:
+    for name in path:
+        obj = obj.get(name) if isinstance(obj, dict) else None
+    return obj
 
 
 def _changes(wanted: object, live: object, path: str) -> list[str]:

@@ -4,11 +4,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agent.cluster import CRDS
+from agent.cluster import CRDS, SERVING_RUNTIMES
 from agent.edges.cluster import KubernetesCluster, kubeconfig
 from fakes.cluster import FakeCluster
 from tests.cluster.objects import CLASS_CRD, MINIMAL_CLASS_CRD, NODE_CRD, documents
+from tests.contract.conftest import eventually, is_served
+from tests.contract.definitions import definition
 from tests.inventory.scene import ManualClock, Scene
+
+OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
 def fake_cluster(*definitions, clock):
@@ -63,3 +67,20 @@ def scene_without_classes(request, clock):
         return Scene(fake_cluster(NODE_CRD, clock=clock), clock=clock)
     request.getfixturevalue("no_classes")
     return Scene(request.getfixturevalue("real_admin"), clock=clock)
+
+
+@pytest.fixture
+def runtime_definition():
+    """A function that installs a definition of serving runtimes; it goes with the test."""
+    installed = []
+
+    def install(scene):
+        body = definition(SERVING_RUNTIMES, spec=OPEN, status=OPEN, subresource=False)
+        name = body["metadata"]["name"]
+        scene.cluster.apply(CRDS, body, manager="tests", force=True)
+        installed.append((scene.cluster, name))
+        eventually(lambda: is_served(scene.cluster, SERVING_RUNTIMES))
+
+    yield install
+    for cluster, name in installed:
+        cluster.delete(CRDS, name)
