@@ -5,7 +5,7 @@ Quantities are written in the spelling that a typed Go client gives back, so tha
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from agent.core.catalogue import GIB, MIB, Peak
@@ -50,6 +50,8 @@ class ClassContent:
     """Precisions and features alike, as the schema has one list."""
     peaks: tuple[Peak, ...]
     product_names: frozenset[str]
+    hearsay: bool = False
+    """Told by a device that failed, so that its readings are missing: it counts only where no sound device speaks."""
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -112,7 +114,10 @@ def content_of(
         description: Description | None = describe(accelerator, names=names)
     else:
         description = describe_partition(accelerator, partition, names=names, shared_resource=shared_resource)
-    return None if description is None else content_from(description, accelerator.product, domain=domain)
+    if description is None:
+        return None
+    content = content_from(description, accelerator.product, domain=domain)
+    return replace(content, hearsay=accelerator.fault is not None)
 
 
 def content_from(

@@ -176,21 +176,26 @@ def _available(open_shares: Sequence[Share], known: Sequence[Share]) -> int | No
 
 
 def _distinct(shares: Iterable[Share]) -> list[ClassContent]:
+    """Return what the devices say; one that failed is heard only where no sound one speaks."""
     # By identity first: equal devices share one value, and hashing a content costs more than the whole sum.
     found = {id(content): content for share in shares for content in share.contents}
-    return list(dict.fromkeys(found.values()))
+    told = list(dict.fromkeys(found.values()))
+    return [content for content in told if not content.hearsay] or told
 
 
 def _disagreements(shares: Sequence[Share], contents: Sequence[ClassContent]) -> tuple[Disagreement, ...]:
     if len(contents) < 2:
         return ()
+    hearsay_counts = contents[0].hearsay
     distinct = {id(content): content for share in shares for content in share.contents}
-    stated = {key: _facts(content) for key, content in distinct.items()}
+    stated = {key: _facts(one) for key, one in distinct.items() if hearsay_counts or not one.hearsay}
     found = []
     for field in sorted({field for facts in stated.values() for field in facts}):
         said: dict[str, set[str]] = {}
         for share in shares:
             for content in share.contents:
+                if id(content) not in stated:
+                    continue
                 said.setdefault(stated[id(content)].get(field, "not known"), set()).add(share.node)
         if len(said) > 1:
             values = tuple((value, tuple(sorted(said[value]))) for value in sorted(said))
