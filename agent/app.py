@@ -1,6 +1,7 @@
 """The composition root: the one place that picks real edges and wires a process."""
 
 import logging
+import os
 import platform
 import random
 import signal
@@ -9,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.core.health import Instant
@@ -66,7 +68,7 @@ def now() -> Instant:
     return Instant(wall=datetime.now(UTC), monotonic=time.monotonic())
 
 
-def run_node(settings: Settings, *, fake: str | None, once: bool) -> int:
+def run_node(settings: Settings, *, fake: str | None, once: bool, with_inventory: bool = False) -> int:
     """Run the agent's process until it is told to stop, and return its exit status."""
     from agent.wiring import node_pass_options  # noqa: PLC0415
 
@@ -90,7 +92,8 @@ def run_node(settings: Settings, *, fake: str | None, once: bool) -> int:
         failed = any(published.failed for published in report.published)
         return 8 if failed else EXIT_BY_VERDICT[report.facts.verdict] if report.facts else 7
     stop = stop_on_signals()
-    return NodeProcess(node_pass, host, settings, stop=stop, now=now).run()
+    inventory = inventory_process(settings) if with_inventory else None
+    return NodeProcess(node_pass, host, settings, stop=stop, now=now, inventory=inventory).run()
 
 
 def run_inventory(settings: Settings) -> int:
@@ -167,6 +170,27 @@ def open_cluster(settings: Settings, *, brief: bool = False) -> "KubernetesClust
     patience = Patience(connect=2.0, read=4.0, attempts=1, total=4.0) if brief else Patience()
     configuration = usual_configuration(settings.kubeconfig, context=settings.context)
     return KubernetesCluster(configuration, patience=patience)
+
+
+def configured_cluster(settings: Settings) -> "KubernetesCluster | None":
+    """Return the cluster that the settings or the environment name, `None` where none is configured."""
+    named = settings.kubeconfig or settings.context or os.environ.get("KUBECONFIG")
+    inside = os.environ.get("KUBERNETES_SERVICE_HOST")
+    usual = Path.home() / ".kube" / "config"
+    return open_cluster(settings) if named or inside or usual.exists() else None
+
+
+def local_objects(settings: Settings, *, fake: str | None) -> list[dict[str, Any]]:
+    """Return the classes and the record that this machine's accelerators make; none where it could not be asked."""
+    from agent import show  # noqa: PLC0415
+    from agent.core.inventory import inventory_of  # noqa: PLC0415
+    from agent.naming import naming_options  # noqa: PLC0415
+
+    facts = probe_machine(settings, fake=fake)
+    if not facts.asked:
+        return []
+    inventory = inventory_of(facts, options=naming_options(settings))
+    return [*show.class_objects(inventory, settings), show.record_object(inventory, settings)]
 
 
 def replica_name(settings: Settings) -> str:

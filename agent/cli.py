@@ -132,13 +132,107 @@ def _fake_and_output(parser: argparse.ArgumentParser) -> None:
     _output(parser)
 
 
+def _match_arguments(parser: argparse.ArgumentParser) -> None:
+    from agent.matching_command import add_match_arguments  # noqa: PLC0415
+
+    _fake_and_output(parser)
+    add_match_arguments(parser)
+
+
+def _match(invocation: Invocation) -> int:
+    from agent.matching_command import run_match  # noqa: PLC0415
+
+    settings, fake = invocation.settings, invocation.fake
+    return run_match(
+        invocation.arguments,
+        cluster=lambda: None if fake else app.configured_cluster(settings),
+        local_classes=lambda: app.local_objects(settings, fake=fake),
+        stdout=invocation.stdout,
+        stderr=invocation.stderr,
+        stdin=sys.stdin.buffer,
+        output=invocation.output,
+        width=invocation.width,
+        domain=settings.label_domain,
+    )
+
+
+def _inventory_arguments(parser: argparse.ArgumentParser) -> None:
+    _output(parser)
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="print what would be applied and the differences; exit 1 when some",
+    )
+
+
+def _inventory(invocation: Invocation) -> int:
+    if not invocation.arguments.once:
+        return app.run_inventory(invocation.settings)
+    from agent.cluster_commands import print_inventory  # noqa: PLC0415
+
+    cluster = app.open_cluster(invocation.settings)
+    return print_inventory(cluster, invocation.settings, output=invocation.output, stdout=invocation.stdout)
+
+
+def _classes_arguments(parser: argparse.ArgumentParser) -> None:
+    _fake_and_output(parser)
+    parser.add_argument("--from-cluster", action="store_true", help="the fleet as the cluster shows it")
+
+
+def _classes(invocation: Invocation) -> int:
+    wanted = invocation.arguments.from_cluster or invocation.from_cluster
+    if not wanted or invocation.fake:
+        return _show("classes")(invocation)
+    from agent.cluster_commands import print_fleet  # noqa: PLC0415
+
+    return print_fleet(
+        app.open_cluster(invocation.settings),
+        invocation.settings,
+        output=invocation.output,
+        width=invocation.width,
+        stdout=invocation.stdout,
+    )
+
+
+def _prune_arguments(parser: argparse.ArgumentParser) -> None:
+    _output(parser)
+    parser.add_argument(
+        "--classes", action="store_true", help="remove our classes too, unless somebody names them"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only print what would be removed")
+
+
+def _prune(invocation: Invocation) -> int:
+    from agent.cluster_commands import run_prune  # noqa: PLC0415
+
+    return run_prune(
+        app.open_cluster(invocation.settings),
+        invocation.settings,
+        classes=invocation.arguments.classes,
+        dry_run=invocation.arguments.dry_run,
+        output=invocation.output,
+        stdout=invocation.stdout,
+    )
+
+
 def _node_arguments(parser: argparse.ArgumentParser) -> None:
     _fake(parser)
     parser.add_argument("--once", action="store_true", help="make one pass and exit with the probe's status")
+    parser.add_argument(
+        "--with-inventory",
+        action="store_true",
+        help="also take part in the election of the controller, for clusters that want one workload only",
+    )
 
 
 def _node(invocation: Invocation) -> int:
-    return app.run_node(invocation.settings, fake=invocation.fake, once=invocation.arguments.once)
+    arguments = invocation.arguments
+    return app.run_node(
+        invocation.settings,
+        fake=invocation.fake,
+        once=arguments.once,
+        with_inventory=arguments.with_inventory,
+    )
 
 
 def _show(name: str) -> Callable[[Invocation], int]:
@@ -165,8 +259,8 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         name="inventory",
         help="The controller's process: fold all records into AcceleratorClass objects and keep them true.",
-        run=lambda invocation: app.run_inventory(invocation.settings),
-        add_arguments=lambda _: None,
+        run=_inventory,
+        add_arguments=_inventory_arguments,
     ),
     Command(
         name="probe",
@@ -188,8 +282,20 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="classes",
-        help="Print the AcceleratorClass objects of this machine's accelerators.",
-        run=_show("classes"),
-        add_arguments=_fake_and_output,
+        help="Print the AcceleratorClass objects of this machine's accelerators, or of the fleet.",
+        run=_classes,
+        add_arguments=_classes_arguments,
+    ),
+    Command(
+        name="match",
+        help="Tell on which classes and nodes a runtime fits, with reasons; `match lint` warns of surprises on OME.",
+        run=_match,
+        add_arguments=_match_arguments,
+    ),
+    Command(
+        name="prune",
+        help="Remove exactly what we own from all nodes; safe to run twice.",
+        run=_prune,
+        add_arguments=_prune_arguments,
     ),
 )

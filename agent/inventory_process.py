@@ -16,7 +16,7 @@ from agent.inventory_pass import InventoryPass, InventoryTimes, Sources
 LOG = logging.getLogger(__name__)
 
 LEASE_NAME = "accelerator-inventory"
-STOP_SECONDS = 4.0
+STOP_SECONDS = 2.0
 LONGEST_REST_SECONDS = 10.0
 
 

@@ -112,12 +112,15 @@ def run_match(
     """
     try:
         inputs = read_inputs(args.filename, stdin)
-        found = None if args.no_cluster else cluster()
-        reader = None if found is None else ClusterReader(found, Progress(stderr, monotonic))
+
+        def connect() -> ClusterReader | None:
+            found = None if args.no_cluster else cluster()
+            return None if found is None else ClusterReader(found, Progress(stderr, monotonic))
+
         run = _Run(
             args=args,
             sources=Sources(
-                inputs=inputs, reader=reader, local=local_classes, domain=domain, namespace=args.namespace
+                inputs=inputs, connect=connect, local=local_classes, domain=domain, namespace=args.namespace
             ),
             output=output,
             width=width,

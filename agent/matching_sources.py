@@ -1,7 +1,7 @@
 """Where classes, nodes, runtimes, services and models come from: files first, then the cluster, then this machine."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.core.keys import DEFAULT_DOMAIN
@@ -46,13 +46,23 @@ class ModelFlags:
 
 @dataclass(slots=True)
 class Sources:
-    """One command's sources. `reader` is `None` without a cluster; `local` gives this machine's classes and record."""
+    """One command's sources, each asked only where it is needed."""
 
     inputs: Inputs
-    reader: ClusterReader | None
+    connect: Callable[[], ClusterReader | None]
+    """Returns `None` without a cluster."""
     local: Callable[[], Sequence[Object]]
+    """This machine's classes and record."""
     domain: str = DEFAULT_DOMAIN
     namespace: str | None = None
+    _readers: list[ClusterReader | None] = field(default_factory=list)
+
+    @property
+    def reader(self) -> ClusterReader | None:
+        """Return what reads the cluster, connected at the first call."""
+        if not self._readers:
+            self._readers.append(self.connect())
+        return self._readers[0]
 
     def hardware(self) -> Found:
         """Return classes and nodes; each kind from the first source that has it."""

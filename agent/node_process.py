@@ -5,13 +5,15 @@ import random
 import threading
 from collections.abc import Callable
 
-from agent.core.families import Family
+from agent.core.families import Family, merged
+from agent.core.fleet_metrics import fleet_families
 from agent.core.health import Instant
 from agent.core.labels import labels_for
 from agent.core.metrics import build_family, node_families
 from agent.core.page import node_page
 from agent.edges.scheduling import Timer
 from agent.edges.web import Answers, WebServer
+from agent.inventory_process import InventoryProcess
 from agent.node_pass import NodePass
 from agent.settings import Settings
 from agent.version import agent_version, build_labels
@@ -38,12 +40,15 @@ class NodeProcess:
         *,
         stop: threading.Event,
         now: Callable[[], Instant],
+        inventory: InventoryProcess | None = None,
     ) -> None:
+        """`inventory` is the controller where this process also stands for election."""
         self._pass = node_pass
         self._host = host
         self._settings = settings
         self._stop = stop
         self._now = now
+        self._inventory = inventory
         self._failing_since: float | None = None
         self._failures = 0
         self._last_run = now().monotonic
@@ -70,6 +75,8 @@ class NodeProcess:
         """Run until stopped and return the exit status."""
         self._web.start()
         self._timer.start()
+        if self._inventory:
+            self._inventory.start()
         LOG.info(
             "started", extra={"node": self._settings.node_name, "port": self.port, "version": agent_version()}
         )
@@ -78,6 +85,8 @@ class NodeProcess:
         self._timer.stop()
         # Ends a probe that hangs, so that the running pass comes to its end too.
         self._host.close()
+        if self._inventory:
+            self._inventory.stop()
         self._timer.wait(STOP_SECONDS)
         self._web.stop()
         LOG.info("stopped", extra={"status": self._exit_status})
@@ -86,7 +95,8 @@ class NodeProcess:
     def families(self) -> tuple[Family, ...]:
         """Return all metric families as of now."""
         report = self._pass.report
-        return (
+        fleet = fleet_families(self._inventory.report()) if self._inventory else ()
+        families = (
             *node_families(
                 report,
                 monotonic=self._now().monotonic,
@@ -94,8 +104,10 @@ class NodeProcess:
                 stuck_children=self._host.stuck_children,
                 overruns=self._timer.overruns,
             ),
+            *fleet,
             build_family(**build_labels()),
         )
+        return merged(families)
 
     def alive(self) -> tuple[bool, str]:
         """Tell whether passes still end; a slow or broken GPU does not count against it."""

@@ -1,11 +1,9 @@
 """What `probe`, `labels`, `record` and `classes` print, without a cluster."""
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-import yaml
 
 from agent.core.classes import content_from, merge_contents
 from agent.core.compat import gfd_labels
@@ -13,6 +11,7 @@ from agent.core.inventory import Inventory, inventory_of
 from agent.core.labels import labels_for
 from agent.core.record import NodeIdentity, record_after_failure, record_for
 from agent.core.tables import classes_table, facts_table, labels_table
+from agent.dumping import dump
 from agent.naming import naming_options
 from agent.settings import Settings
 from agent.version import agent_version
@@ -24,18 +23,18 @@ def render(what: str, facts: NodeFacts, settings: Settings, *, output: str, widt
     inventory = inventory_of(facts, options=naming_options(settings))
     if what == "labels":
         labels = labels_of(inventory, settings) if facts.asked else {}
-        return labels_table(labels, facts, width=width) if output == "table" else _dump(labels, output)
+        return labels_table(labels, facts, width=width) if output == "table" else dump(labels, output)
     if what == "record":
         record = _record(inventory, settings)
-        return _dump(record, "yaml" if output == "table" else output)
+        return dump(record, "yaml" if output == "table" else output)
     if what == "classes":
         classes = class_objects(inventory, settings)
         if output == "table":
             return classes_table(classes, width=width)
-        return _dump(classes[0] if len(classes) == 1 else _list_of(classes), output)
+        return dump(classes[0] if len(classes) == 1 else _list_of(classes), output)
     if output == "table":
         return facts_table(inventory, width=width)
-    return _dump(msgspec.to_builtins(facts), output)
+    return dump(msgspec.to_builtins(facts), output)
 
 
 def _record(inventory: Inventory, settings: Settings) -> dict[str, Any]:
@@ -52,6 +51,16 @@ def labels_of(inventory: Inventory, settings: Settings) -> dict[str, str]:
     """Return the labels that the node's agent would write."""
     labels = labels_for(inventory, domain=settings.label_domain)
     return labels | gfd_labels(inventory) if "gfd" in settings.compat_labels else labels
+
+
+def record_object(inventory: Inventory, settings: Settings) -> dict[str, Any]:
+    """Return the record that the node's agent would write."""
+    return record_for(
+        inventory,
+        NodeIdentity(name=settings.node_name or "this-node"),
+        now=datetime.now(UTC),
+        agent_version=agent_version(),
+    )
 
 
 def class_objects(inventory: Inventory, settings: Settings) -> list[dict[str, Any]]:
@@ -82,9 +91,3 @@ def class_objects(inventory: Inventory, settings: Settings) -> list[dict[str, An
 
 def _list_of(objects: list[dict[str, Any]]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "List", "items": objects}
-
-
-def _dump(value: object, output: str) -> str:
-    if output == "yaml":
-        return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120).rstrip()
-    return json.dumps(value, indent=2, ensure_ascii=False)
