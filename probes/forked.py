@@ -16,14 +16,18 @@ from probes import findings, host, nvml, pci, xid
 from probes.facts import Accelerator
 from probes.findings import Identity, Opened, Refused, Surroundings
 
-_PROGRESS = struct.Struct("=di64s")
+_PROGRESS = struct.Struct("@di64sd")
+_READ_TRIES = 100
 _NO_DEVICE = -1
 _PR_SET_PDEATHSIG = 1
 _prctl = CDLL(None).prctl
 
 
 class Progress:
-    """The call that a child is making, in memory shared with the host: a write costs less than a microsecond."""
+    """The call that a child is making, in memory shared with the host: a write costs less than a microsecond.
+
+    The time of its start stands before and behind the rest, for a reader may come in the middle of a write.
+    """
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, _PROGRESS.size)
@@ -32,11 +36,17 @@ class Progress:
     def calls(self, device: int | None, call: str) -> None:
         """Say which call starts now."""
         number = _NO_DEVICE if device is None else device
-        _PROGRESS.pack_into(self._memory, 0, time.monotonic(), number, call.encode("ascii", "replace"))
+        now = time.monotonic()
+        # Not `pack_into`, which fills the memory with zeros first: a reader took those for a call as old as the machine.
+        self._memory[:] = _PROGRESS.pack(now, number, call.encode("ascii", "replace"), now)
 
     def read(self) -> tuple[float, int | None, str]:
         """Return when the current call started (monotonic seconds), its device and its name."""
-        started, device, call = _PROGRESS.unpack_from(self._memory)
+        for _ in range(_READ_TRIES):
+            started, device, call, again = _PROGRESS.unpack_from(self._memory)
+            if started == again:
+                break
+            time.sleep(0.0001)
         return (
             started,
             None if device == _NO_DEVICE else device,
