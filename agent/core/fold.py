@@ -191,15 +191,17 @@ def _disagreements(shares: Sequence[Share], contents: Sequence[ClassContent]) ->
     stated = {key: _facts(one) for key, one in distinct.items() if hearsay_counts or not one.hearsay}
     found = []
     for field in sorted({field for facts in stated.values() for field in facts}):
+        # Drivers of several versions make several contents, which as a rule agree: then no node need be looked at.
+        if len({facts.get(field) for facts in stated.values()}) == 1:
+            continue
         said: dict[str, set[str]] = {}
         for share in shares:
             for content in share.contents:
                 if id(content) not in stated:
                     continue
                 said.setdefault(stated[id(content)].get(field, "not known"), set()).add(share.node)
-        if len(said) > 1:
-            values = tuple((value, tuple(sorted(said[value]))) for value in sorted(said))
-            found.append(Disagreement(field=field, values=values))
+        values = tuple((value, tuple(sorted(said[value]))) for value in sorted(said))
+        found.append(Disagreement(field=field, values=values))
     return tuple(found)
 
 
