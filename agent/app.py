@@ -130,7 +130,7 @@ def inventory_process(settings: Settings) -> "InventoryProcess":
         elect=lambda changed: Election(
             open_cluster(settings, brief=True),
             name=LEASE_NAME,
-            namespace=settings.namespace,
+            namespace=settings.lease_namespace,
             identity=replica_name(settings),
             now=lambda: datetime.now(UTC),
             clock=time.monotonic,

@@ -112,7 +112,7 @@ class Settings:
         "Fields of a class's spec that are never written, as paths such as `capabilities.clockSpeedMHz`.",
         default=(),
     )
-    namespace: str = setting(
+    lease_namespace: str = setting(
         "Namespace of the controller's Lease.",
         default="accelerator-system",
         by="manifest (downward API `metadata.namespace`)",
