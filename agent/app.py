@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from agent.core.health import Instant
 from agent.settings import Settings, SettingsError
 from agent.version import agent_version, build_labels
-from probes.facts import NodeFacts, ProbeVerdict
-from probes.host_process import ProbeHost, probe_once
+from probes.facts import ProbeVerdict
+from probes.host_process import ProbeHost
 
 if TYPE_CHECKING:
     from agent.edges.cluster import KubernetesCluster
@@ -45,20 +45,16 @@ class InputError(Exception):
 
 
 def probe_command(settings: Settings, fake: str | None) -> tuple[str, ...]:
-    """Return the command of the probe host, the fake one where `fake` names a machine or a file.
-
-    `-I` keeps the working directory and the user's packages out of a process that reads hardware; the fake host is a
-    developer's and may come from a source tree.
-    """
+    """Return the command of the probe host, the fake one where `fake` names a machine or a file."""
     if fake is not None:
+        _check_fake(fake)
         return (sys.executable, "-m", "fakes.child", fake)
     return (sys.executable, "-m", "probes.child", "--root", settings.host_root)
 
 
-def probe_machine(settings: Settings, *, fake: str | None) -> NodeFacts:
-    """Probe this machine (or a fake one) once."""
-    _check_fake(fake)
-    return probe_once(
+def probe_host(settings: Settings, *, fake: str | None) -> ProbeHost:
+    """Return the host that probes this machine, or a fake one; it starts when its context is entered."""
+    return ProbeHost(
         probe_command(settings, fake), timeout_seconds=settings.probe_timeout, simulated=fake is not None
     )
 
@@ -72,12 +68,9 @@ def run_node(settings: Settings, *, fake: str | None, once: bool, with_inventory
     """Run the agent's process until it is told to stop, and return its exit status."""
     from agent.wiring import node_pass_options  # noqa: PLC0415
 
-    _check_fake(fake)
     options = node_pass_options(settings)
     # Started before any thread: it forks, and a fork copies only the thread that calls it.
-    host = ProbeHost(
-        probe_command(settings, fake), timeout_seconds=settings.probe_timeout, simulated=fake is not None
-    )
+    host = probe_host(settings, fake=fake)
     host.start()
     # Imported late: a one-shot command needs neither the Kubernetes client nor a scheduler.
     from agent.edges.logs import set_up_logs  # noqa: PLC0415
@@ -186,7 +179,8 @@ def local_objects(settings: Settings, *, fake: str | None) -> list[dict[str, Any
     from agent.core.inventory import inventory_of  # noqa: PLC0415
     from agent.naming import naming_options  # noqa: PLC0415
 
-    facts = probe_machine(settings, fake=fake)
+    with probe_host(settings, fake=fake) as host:
+        facts = host.probe(1)
     if not facts.asked:
         return []
     inventory = inventory_of(facts, options=naming_options(settings))
@@ -210,10 +204,8 @@ def _jitter() -> float:
     return random.uniform(0.9, 1.1)  # noqa: S311  # spreads load, guards nothing
 
 
-def _check_fake(fake: str | None) -> None:
+def _check_fake(fake: str) -> None:
     """Refuse a fake that cannot be loaded here, where its reason reaches the one who typed it."""
-    if fake is None:
-        return
     from fakes import nodes  # noqa: PLC0415  # only where fake hardware is asked for
     from fakes.strict import ScenarioError  # noqa: PLC0415
 

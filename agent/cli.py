@@ -55,7 +55,7 @@ def main(
 ) -> int:
     """Run one command and return its exit status; a bug is 70, never 1."""
     environment = os.environ if environment is None else environment
-    parser = build_parser(program)
+    parser = build_parser(program, chosen=next(iter(argv), ""))
     try:
         arguments = parser.parse_args(argv)
     except SystemExit as stop:
@@ -87,16 +87,17 @@ def main(
         return EXIT_BUG
 
 
-def build_parser(program: str) -> argparse.ArgumentParser:
-    """Return the parser of all commands."""
+def build_parser(program: str, *, chosen: str) -> argparse.ArgumentParser:
+    """Return the parser of all commands; only the chosen one gets its arguments, since some import much for theirs."""
     parser = argparse.ArgumentParser(prog=program, description=app.DESCRIPTION)
     parser.add_argument("--version", action="version", version=agent_version())
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in COMMANDS:
         child = commands.add_parser(command.name, help=command.help, description=command.help)
-        command.add_arguments(child)
-        add_settings_arguments(child)
-        child.set_defaults(run=command.run)
+        if command.name == chosen:
+            command.add_arguments(child)
+            add_settings_arguments(child)
+            child.set_defaults(run=command.run)
     return parser
 
 
@@ -237,9 +238,11 @@ def _node(invocation: Invocation) -> int:
 
 def _show(name: str) -> Callable[[Invocation], int]:
     def run(invocation: Invocation) -> int:
-        from agent import show  # noqa: PLC0415  # YAML and tables only where something is printed
+        with app.probe_host(invocation.settings, fake=invocation.fake) as host:
+            # Imported while the host starts: YAML, tables and the catalogue take as long as its binding.
+            from agent import show  # noqa: PLC0415
 
-        facts = app.probe_machine(invocation.settings, fake=invocation.fake)
+            facts = host.probe(1)
         text = show.render(name, facts, invocation.settings, output=invocation.output, width=invocation.width)
         print(text, file=invocation.stdout)
         if not facts.asked:
