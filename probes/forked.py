@@ -16,42 +16,48 @@ from probes import findings, host, nvml, pci, xid
 from probes.facts import Accelerator
 from probes.findings import Identity, Opened, Refused, Surroundings
 
-_PROGRESS = struct.Struct("@di64sd")
-_READ_TRIES = 100
+_PROGRESS = struct.Struct("=di64s")
 _NO_DEVICE = -1
 _PR_SET_PDEATHSIG = 1
 _prctl = CDLL(None).prctl
 
 
 class Progress:
-    """The call that a child is making, in memory shared with the host: a write costs less than a microsecond.
+    """The call that a child is making, in memory shared with the host: a write costs about a microsecond.
 
-    The time of its start stands before and behind the rest, for a reader may come in the middle of a write.
+    Two places take turns, and one byte counts the writes and so names the place that is whole: the host reads at any
+    moment, and half a write would look like a call that has lasted for ever.
     """
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, _PROGRESS.size)
+        self._memory = mmap.mmap(-1, 2 * _PROGRESS.size + 1)
+        self._writes = 0
         self.calls(None, "files")
 
     def calls(self, device: int | None, call: str) -> None:
         """Say which call starts now."""
         number = _NO_DEVICE if device is None else device
-        now = time.monotonic()
-        # Not `pack_into`, which fills the memory with zeros first: a reader took those for a call as old as the machine.
-        self._memory[:] = _PROGRESS.pack(now, number, call.encode("ascii", "replace"), now)
+        writes = (self._writes + 1) & 0xFF
+        place = writes % 2 * _PROGRESS.size
+        told = _PROGRESS.pack(time.monotonic(), number, call.encode("ascii", "replace"))
+        self._memory[place : place + _PROGRESS.size] = told
+        self._memory[-1] = self._writes = writes
 
     def read(self) -> tuple[float, int | None, str]:
         """Return when the current call started (monotonic seconds), its device and its name."""
-        for _ in range(_READ_TRIES):
-            started, device, call, again = _PROGRESS.unpack_from(self._memory)
-            if started == again:
-                break
-            time.sleep(0.0001)
-        return (
-            started,
-            None if device == _NO_DEVICE else device,
-            call.rstrip(b"\0").decode("ascii", "replace"),
-        )
+        told = self._whole()
+        while told is None:
+            told = self._whole()
+        started, device, call = _PROGRESS.unpack(told)
+        number = None if device == _NO_DEVICE else device
+        return started, number, call.rstrip(b"\0").decode("ascii", "replace")
+
+    def _whole(self) -> bytes | None:
+        """Return the last write; `None` when another one began meanwhile."""
+        writes = self._memory[-1]
+        place = writes % 2 * _PROGRESS.size
+        told = self._memory[place : place + _PROGRESS.size]
+        return told if self._memory[-1] == writes else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
