@@ -8,7 +8,8 @@ import threading
 from pathlib import Path
 
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.objects import CLASS_CRD, install_base, install_crd, ready_node
+from tests.cluster.definitions import install_base, install_crd
+from tests.cluster.objects import CLASS_CRD, ready_node
 from tests.cluster.processes import ProcessEndedError
 from tests.cluster.program import ProgramUnavailableError, find_or_build
 

@@ -89,8 +89,59 @@ class Probe:
             self.succeeded = self.succeeded and not self.failed
 
 
-def probe_of(container: Object, kind: str, *, ip: str, now: float, scale: float) -> Probe | None:
-    """Return the container's `startupProbe`, `livenessProbe` or `readinessProbe`, its periods times `scale`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probes:
+    """The probes of one run of a container; `None` for one that the container does not name."""
+
+    startup: Probe | None
+    liveness: Probe | None
+    readiness: Probe | None
+
+    @property
+    def started(self) -> bool:
+        return self.startup is None or self.startup.succeeded
+
+    @property
+    def failed(self) -> bool:
+        """Whether the container must be started again."""
+        return any(probe is not None and probe.failed for probe in (self.startup, self.liveness))
+
+    def ask(self, now: float) -> None:
+        """Ask those that are due; until the start-up probe has succeeded it alone is asked."""
+        asked = (self.liveness, self.readiness) if self.started else (self.startup,)
+        for probe in asked:
+            if probe is not None:
+                probe.ask(now)
+
+
+def probes_of(container: Object, *, ip: str, now: float, scale: float) -> Probes:
+    """Return the container's probes before their first answer, their periods times `scale`."""
+    startup, liveness, readiness = (
+        _probe_of(container, kind, ip=ip, now=now, scale=scale)
+        for kind in ("startupProbe", "livenessProbe", "readinessProbe")
+    )
+    return Probes(startup=startup, liveness=liveness, readiness=readiness)
+
+
+def pod_status(*, ip: str, ready: bool) -> Object:
+    """Return the status of a Pod whose container was started."""
+    conditions = {"PodScheduled": True, "Initialized": True, "ContainersReady": ready, "Ready": ready}
+    return {
+        "phase": "Running",
+        "podIP": ip,
+        "podIPs": [{"ip": ip}],
+        "hostIP": "127.0.0.1",
+        "conditions": [{"type": kind, "status": str(holds)} for kind, holds in conditions.items()],
+    }
+
+
+def is_ready(pod: Object) -> bool:
+    """Tell whether a Pod's condition Ready holds."""
+    conditions = pod.get("status", {}).get("conditions") or []
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def _probe_of(container: Object, kind: str, *, ip: str, now: float, scale: float) -> Probe | None:
     body = container.get(kind)
     if body is None:
         return None

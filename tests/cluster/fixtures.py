@@ -3,21 +3,15 @@
 import os
 import sys
 from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 import pytest
 
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.definitions import install_base, install_class_crd, install_crd, remove_class_crd
 from tests.cluster.fault_proxy import FaultProxy
 from tests.cluster.kubelet import Environment, Kubelet
-from tests.cluster.objects import (
-    CLASS_CRD,
-    MINIMAL_CLASS_CRD,
-    install_base,
-    install_class_crd,
-    install_crd,
-    remove_class_crd,
-    remove_objects,
-)
+from tests.cluster.objects import CLASS_CRD, MINIMAL_CLASS_CRD, remove_objects
 from tests.cluster.program import Program, ProgramUnavailableError, find_or_build
 
 
@@ -28,9 +22,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.cluster)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Iterator[None]:
+    """Skip a test whose fixtures need a program that cannot be had here; in CI it fails."""
+    try:
+        return (yield)
+    except ProgramUnavailableError as error:
+        _do_without(error)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Skip a test that itself needs such a program, such as kubectl; in CI it fails."""
+    try:
+        return (yield)
+    except ProgramUnavailableError as error:
+        _do_without(error)
+
+
+def _do_without(error: ProgramUnavailableError) -> NoReturn:
+    reason = f"no control plane to test on: {error}"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
 @pytest.fixture(scope="session")
 def cluster_program(pytestconfig: pytest.Config) -> Program:
-    """Etcd, Kubernetes and kubectl, built on first use; where that cannot be, the tests are skipped, in CI they fail."""
+    """Etcd, Kubernetes and kubectl, built on first use."""
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
 
     def say(text: str) -> None:
@@ -38,12 +57,7 @@ def cluster_program(pytestconfig: pytest.Config) -> Program:
             # A build of minutes must not look like a hang.
             sys.stderr.write(f"\n{text}\n")
 
-    try:
-        return find_or_build(say)
-    except ProgramUnavailableError as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"no control plane to test on: {error}", pytrace=False)
-        pytest.skip(f"no control plane to test on: {error}")
+    return find_or_build(say)
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,15 @@ from typing import Any
 
 from agent.cluster import PODS
 from tests.cluster.client import ApiError, path_of
-from tests.cluster.containers import ContainerConfigError, Probe, command_of, environment_of, probe_of
+from tests.cluster.containers import (
+    ContainerConfigError,
+    Probes,
+    command_of,
+    environment_of,
+    is_ready,
+    pod_status,
+    probes_of,
+)
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.objects import AT_ONCE, account_token, eventually
 from tests.cluster.processes import Process
@@ -40,31 +48,6 @@ class Ended:
     """Its exit status, negative for a signal."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Probes:
-    """The probes of one run of a container; `None` for one that the container does not name."""
-
-    startup: Probe | None
-    liveness: Probe | None
-    readiness: Probe | None
-
-    @property
-    def started(self) -> bool:
-        return self.startup is None or self.startup.succeeded
-
-    @property
-    def failed(self) -> bool:
-        """Whether the container must be started again."""
-        return any(probe is not None and probe.failed for probe in (self.startup, self.liveness))
-
-    def ask(self, now: float) -> None:
-        """Ask those that are due; until the start-up probe has succeeded it alone is asked."""
-        asked = (self.liveness, self.readiness) if self.started else (self.startup,)
-        for probe in asked:
-            if probe is not None:
-                probe.ask(now)
-
-
 @dataclass(slots=True, kw_only=True)
 class _Running:
     """A Pod whose process was started."""
@@ -72,7 +55,7 @@ class _Running:
     pod: Object
     ip: str
     process: Process
-    probes: _Probes
+    probes: Probes
     restarts: int = 0
     asked_to_end_at: float | None = None
     told: Object = field(default_factory=dict)
@@ -223,7 +206,7 @@ class Kubelet:
             env=given | own | dict(self._environment(pod, ip)),
             folder=folder,
         )
-        return _Running(pod=pod, ip=ip, process=process, probes=self._probes(container, ip))
+        return _Running(pod=pod, ip=ip, process=process, probes=self._fresh_probes(container, ip))
 
     def _credentials(self, pod: Object) -> Path:
         """Write a token bound to the Pod, and a kubeconfig that reads it again from its file as a Pod's volume is read."""
@@ -239,13 +222,8 @@ class Kubelet:
         config.write_text(json.dumps(body))
         return config
 
-    def _probes(self, container: Object, ip: str) -> _Probes:
-        now = time.monotonic()
-        startup, liveness, readiness = (
-            probe_of(container, kind, ip=ip, now=now, scale=self._scale)
-            for kind in ("startupProbe", "livenessProbe", "readinessProbe")
-        )
-        return _Probes(startup=startup, liveness=liveness, readiness=readiness)
+    def _fresh_probes(self, container: Object, ip: str) -> Probes:
+        return probes_of(container, ip=ip, now=time.monotonic(), scale=self._scale)
 
     def _tend(self, running: _Running) -> None:
         if running.process.pid is None:
@@ -261,7 +239,7 @@ class Kubelet:
     def _restart(self, running: _Running) -> None:
         """Start the container again at once: waiting longer after each end would only make tests wait."""
         (container,) = running.pod["spec"]["containers"]
-        running.probes = self._probes(container, running.ip)
+        running.probes = self._fresh_probes(container, running.ip)
         running.restarts += 1
         running.process.start()
         self._tell(running)
@@ -285,22 +263,12 @@ class Kubelet:
         self._plane.admin.delete(PODS, metadata["name"], namespace=metadata["namespace"], options=options)
 
     def _tell(self, running: _Running) -> None:
+        status = pod_status(ip=running.ip, ready=running.ready)
         container = {
             "state": {"running": {}},
             "ready": running.ready,
             "started": running.started,
             "restartCount": running.restarts,
-        }
-        ready = "True" if running.ready else "False"
-        status = {
-            "phase": "Running",
-            "podIP": running.ip,
-            "podIPs": [{"ip": running.ip}],
-            "hostIP": "127.0.0.1",
-            "conditions": [
-                {"type": kind, "status": "True" if kind in {"PodScheduled", "Initialized"} else ready}
-                for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
-            ],
         }
         now_told = {"status": status, "container": container}
         if now_told != running.told:
@@ -328,9 +296,3 @@ class Kubelet:
             subresource="status",
             manager="kubelet",
         )
-
-
-def is_ready(pod: Object) -> bool:
-    """Tell whether a Pod's condition Ready holds."""
-    conditions = pod.get("status", {}).get("conditions") or []
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)

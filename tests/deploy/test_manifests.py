@@ -1,6 +1,6 @@
 """The manifests as they are: kubectl applies them, the controllers place their Pods, an uninstall leaves the rest."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ EVERY = sorted(path.parent for path in DAEMONSET_FOLDER.rglob("kustomization.yam
 
 
 @pytest.fixture(scope="module")
-def installed(new_control_plane: Callable[[], ControlPlane]) -> ControlPlane:
+def installed(new_control_plane: Callable[[], ControlPlane]) -> Iterator[ControlPlane]:
     """A cluster of three Nodes, one of them tainted, on which kubectl installed the overlay with OME's definition."""
     plane = new_control_plane()
     ready_node(plane.admin, "plain")
@@ -28,7 +28,8 @@ def installed(new_control_plane: Callable[[], ControlPlane]) -> ControlPlane:
     plane.kubectl("apply", "-k", str(WITH_CLASSES))
     plane.start_controllers()
     plane.start_scheduler()
-    return plane
+    yield plane
+    plane.stop()
 
 
 def pods_of(plane: ControlPlane, component: str) -> list[dict[str, Any]]:
