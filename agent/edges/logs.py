@@ -43,7 +43,10 @@ class _JsonLines(logging.Formatter):
 class _TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields = " ".join(f"{name}={_quoted(value)}" for name, value in _fields(record).items())
-        line = f"{_time(record)} {record.levelname.lower():<7} {record.getMessage()} {fields}".rstrip()
+        message = record.getMessage()
+        # A library's message may hold what a server said; it stays one line.
+        message = message if message.isprintable() else json.dumps(message)
+        line = f"{_time(record)} {record.levelname.lower():<7} {message} {fields}".rstrip()
         if record.exc_info:
             line += "\n" + "".join(traceback.format_exception(*record.exc_info))
         return line

@@ -8,8 +8,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
+from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 
 LOG = logging.getLogger(__name__)
@@ -43,7 +45,8 @@ class Timer:
         self._monotonic = monotonic
         self._due = monotonic() + first_delay_seconds
         self._again = False
-        self._running = False
+        self._asked = False
+        self._turn = threading.Lock()
         self._idle = threading.Event()
         self._idle.set()
         self.overruns = 0
@@ -60,7 +63,9 @@ class Timer:
             # The default drops a run that starts a second late.
             misfire_grace_time=None,
             coalesce=True,
-            max_instances=1,
+            # Runs are kept apart here: to APScheduler one has not ended while it asks for the next, and with one alone
+            # allowed it would drop that.
+            max_instances=3,
         )
 
     def start(self) -> None:
@@ -71,15 +76,13 @@ class Timer:
         """Run the job now; where it is running, once more right after."""
         # Noted before the look, so that a run that ends just now cannot miss it.
         self._again = True
-        if self._running:
-            return
-        self._due = self._monotonic()
-        self._scheduler.modify_job(_JOB, next_run_time=datetime.now(UTC))
+        if not self._turn.locked():
+            self._set(0.0)
 
     def run_in(self, seconds: float) -> None:
         """Make the next run `seconds` from now instead of at its time."""
-        self._due = self._monotonic() + seconds
-        self._scheduler.modify_job(_JOB, next_run_time=datetime.now(UTC) + timedelta(seconds=seconds))
+        self._asked = True
+        self._set(seconds)
 
     def wait(self, seconds: float) -> None:
         """Wait for a running job to end, but no longer than `seconds`."""
@@ -88,20 +91,27 @@ class Timer:
     def tend(self) -> None:
         """Run the job if the monotonic clock says that it was forgotten; to be called now and then."""
         late = self._monotonic() - self._due
-        if not self._running and late > self._jitter + _GRACE_SECONDS:
+        if not self._turn.locked() and late > self._jitter + _GRACE_SECONDS:
             LOG.warning(
                 "the timer fell behind, the wall clock was set", extra={"late_seconds": round(late, 1)}
             )
             self.run_soon()
 
     def stop(self) -> None:
-        """Start no further run; a running one is not waited for."""
-        self._scheduler.shutdown(wait=False)
+        """Start no further run; a running one is not waited for. A second stop does nothing."""
+        if self._scheduler.running:
+            self._scheduler.shutdown(wait=False)
+
+    def _set(self, seconds: float) -> None:
+        self._due = self._monotonic() + seconds
+        with suppress(JobLookupError):  # stopped meanwhile
+            self._scheduler.modify_job(_JOB, next_run_time=datetime.now(UTC) + timedelta(seconds=seconds))
 
     def _run(self) -> None:
+        if not self._turn.acquire(blocking=False):
+            return
         started = self._monotonic()
-        self._again = False
-        self._running = True
+        self._again = self._asked = False
         self._idle.clear()
         # A job that asks for its next run in `run_in` moves this.
         self._due = started + self._interval
@@ -110,13 +120,18 @@ class Timer:
         except Exception as error:  # noqa: BLE001  # the outermost line of a pass: a bug must not end the timer
             self._failed(error)
         finally:
-            self._running = False
+            self._turn.release()
             self._idle.set()
-        if self._monotonic() - started > self._interval:
+        self._after(started)
+
+    def _after(self, started: float) -> None:
+        """Count an overrun, and see to what was asked for while the job ran."""
+        now = self._monotonic()
+        if now - started > self._interval:
             self.overruns += 1
-        while self._due <= self._monotonic():
+        if self._again or (self._asked and self._due <= now):
+            self.run_soon()
+            return
+        while self._due <= now:
             # The ticks that came while the job ran are passed over; it is the next one that must not be forgotten.
             self._due += self._interval
-        if self._again:
-            self._again = False
-            self.run_soon()

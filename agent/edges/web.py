@@ -28,6 +28,9 @@ MAX_CONNECTIONS = 64
 SOCKET_TIMEOUT_SECONDS = 10.0
 MAX_TARGET_BYTES = 2048
 
+STOP_POLL_SECONDS = 0.5
+"""How often the port looks whether it should stop; each look wakes an idle process."""
+
 _PLAIN = "text/plain; charset=utf-8"
 
 
@@ -61,7 +64,9 @@ class WebServer:
             self._server = _Server((host, port), answers)
         except OSError as error:
             raise SettingsError(f"listen {listen!r}: {error.strerror or error}") from error
-        self._thread = threading.Thread(target=self._server.serve_forever, name="web", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(STOP_POLL_SECONDS,), name="web", daemon=True
+        )
 
     @property
     def port(self) -> int:
