@@ -122,7 +122,9 @@ def test_an_id_that_is_not_known_is_no_product_whatever_the_name_says():
 
 
 def test_fr_038_a_card_of_twice_the_memory_is_another_card():
-    ordinary = named("NVIDIA GeForce RTX 2080 Ti", "1e07", memory_bytes=11264 * MIB, compute_capability=(7, 5))
+    ordinary = named(
+        "NVIDIA GeForce RTX 2080 Ti", "1e07", memory_bytes=11264 * MIB, compute_capability=(7, 5)
+    )
     doubled = named("NVIDIA GeForce RTX 2080 Ti", "1e07", memory_bytes=22528 * MIB, compute_capability=(7, 5))
     assert [describe(card).class_name for card in (ordinary, doubled)] == [
         "nvidia-rtx-2080-ti-11gb",
@@ -216,7 +218,9 @@ MARKETED = [
 ]
 
 
-@pytest.mark.parametrize(("measured", "sold_as"), [row[1:] for row in MARKETED], ids=[row[0] for row in MARKETED])
+@pytest.mark.parametrize(
+    ("measured", "sold_as"), [row[1:] for row in MARKETED], ids=[row[0] for row in MARKETED]
+)
 def test_fr_032_a_measured_total_is_the_size_that_is_sold(measured, sold_as):
     assert marketed_gib(measured) == sold_as
 

@@ -57,7 +57,8 @@ def test_a_name_of_a_whole_class_does_not_rename_its_partitions():
     parent = h100(mig=mig("1g.10gb"))
     names = {"nvidia-h100-80gb": "big", "nvidia-h100-80gb-mig-2g.20gb": "middle"}
     found = [
-        describe_partition(parent, Partition(profile=profile), names=names) for profile in ("1g.10gb", "2g.20gb")
+        describe_partition(parent, Partition(profile=profile), names=names)
+        for profile in ("1g.10gb", "2g.20gb")
     ]
     assert [part and part.class_name for part in found] == ["nvidia-h100-80gb-mig-1g.10gb", "middle"]
 
@@ -76,7 +77,9 @@ TOTALS = [
 @pytest.mark.parametrize(("device_id", "name", "gib", "totals"), TOTALS, ids=[row[1] for row in TOTALS])
 def test_fr_032_class_and_nominal_size_do_not_follow_the_driver(device_id, name, gib, totals):
     described = [describe(card(device_id, memory_bytes=total * MIB)) for total in totals]
-    assert {(one.class_name, one.nominal_gib, nominal_bytes(one)) for one in described} == {(name, gib, gib * GIB)}
+    assert {(one.class_name, one.nominal_gib, nominal_bytes(one)) for one in described} == {
+        (name, gib, gib * GIB)
+    }
     assert [one.memory_bytes for one in described] == [total * MIB for total in totals]
 
 
@@ -114,7 +117,11 @@ def test_fr_029_zero_memory_is_not_known():
 
 def test_fr_057_an_unknown_architecture_has_a_capability_and_no_family():
     future = describe(card(compute_capability=(13, 0), memory_bytes=288 * GIB))
-    assert (future.class_name, future.family, future.compute_capability) == ("nvidia-ffff-288gb", None, (13, 0))
+    assert (future.class_name, future.family, future.compute_capability) == (
+        "nvidia-ffff-288gb",
+        None,
+        (13, 0),
+    )
     assert future.precisions == frozenset()
 
 

@@ -18,7 +18,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("domain", "why"), REFUSED.items(), ids=[domain[:30] or "empty" for domain in REFUSED])
+@pytest.mark.parametrize(
+    ("domain", "why"), REFUSED.items(), ids=[domain[:30] or "empty" for domain in REFUSED]
+)
 def test_fr_056_a_protected_or_malformed_domain_is_refused_with_its_reason(domain, why):
     problem = domain_problem(domain)
     assert problem is not None

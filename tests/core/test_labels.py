@@ -147,7 +147,7 @@ def test_fr_078_a_mixed_node_claims_no_single_model_and_counts_each():
     assert plain(found)["sm"] == "75"
     assert group(found, "class") == {}
     assert group(found, "count") == {"nvidia-h100-80gb": "2", "nvidia-t4-16gb": "1"}
-    assert group(found, "precision") == {name: "true" for name in ("fp16", "fp32", "int8")}
+    assert group(found, "precision") == dict.fromkeys(("fp16", "fp32", "int8"), "true")
 
 
 def test_fr_078_three_cards_of_one_machine():
