@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 
+from agent.core.catalogue import GIB
 from agent.core.keys import DEFAULT_DOMAIN
-from agent.core.matching.hardware import VENDOR_RESOURCES, ClassFacts, gib_text, nominal_gib
+from agent.core.matching.hardware import MEASURED_SHARE, VENDOR_RESOURCES, ClassFacts, gib_text
 from agent.core.matching.node_objects import DeviceView
 from agent.core.matching.nodes import NodeView
 from agent.core.matching.placement import selector_checks
@@ -103,7 +104,7 @@ def _device_answer(facts: ClassFacts, device: DeviceView) -> str | None:
             product=device.product,
             capability=device.compute_capability,
             device_id=device.pci.device_id,
-            nominal=None if device.memory_bytes is None else nominal_gib(Decimal(device.memory_bytes)),
+            gib=None if device.memory_bytes is None else Decimal(device.memory_bytes) / GIB,
         ),
     )
 
@@ -129,7 +130,8 @@ class _Seen:
     product: str | None
     capability: str | None
     device_id: str | None
-    nominal: Decimal | None
+    gib: Decimal | None
+    """Measured, or nominal where only labels tell."""
 
 
 # A fleet has a few kinds of devices and thousands of each.
@@ -148,8 +150,8 @@ def _identified(of_class: _Identity, seen: _Seen) -> str | None:
     by_model = bool(of_class.model and seen.product)
     if by_model and not by_id and not words(of_class.model or "") <= words(seen.product or ""):
         return f"{this} is no {of_class.model}"
-    if of_class.nominal and seen.nominal and of_class.nominal != seen.nominal:
-        return f"{this} has {gib_text(seen.nominal)}, not {gib_text(of_class.nominal)}"
+    if of_class.nominal and seen.gib and not of_class.nominal * MEASURED_SHARE <= seen.gib <= of_class.nominal:
+        return f"{this} has {gib_text(seen.gib)}, not {gib_text(of_class.nominal)}"
     return "" if by_id or by_model else None
 
 
@@ -179,7 +181,7 @@ def _by_labels(facts: ClassFacts, node: NodeView, domain: str) -> Membership:
             product=labels.get(f"{domain}/product"),
             capability=labels.get(f"{domain}/compute-capability"),
             device_id=None,
-            nominal=_whole_gib(labels, domain),
+            gib=_whole_gib(labels, domain),
         ),
     )
     if answer is None:

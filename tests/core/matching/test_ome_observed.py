@@ -24,7 +24,10 @@ OWN = Path(__file__).parent / "data" / "ome_cases.json"
 
 def cases(path):
     document = json.loads(path.read_text())
-    return [pytest.param(document["fixtures"], case, id=f"{case['id']}-{case['fn']}") for case in document["cases"]]
+    return [
+        pytest.param(document["fixtures"], case, id=f"{case['id']}-{case['fn']}")
+        for case in document["cases"]
+    ]
 
 
 def outcome(fixtures, case):
