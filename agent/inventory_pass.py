@@ -73,6 +73,8 @@ class InventoryTimes:
     between_reviews: float = 30.0
     """Everything is compared again: records grow stale, other writers come and go."""
     longest_backoff: float = 300.0
+    between_looks_at_definition: float = 600.0
+    """Of classes: which of its variants is installed; after a failed write it is looked at again at once."""
 
 
 class InventoryPass:
@@ -110,7 +112,7 @@ class InventoryPass:
         self._states: dict[str, ClassState] = {}
         self._next_review = 0.0
         self._led = False
-        self._definition_read = False
+        self._definition_until = float("-inf")
         self._fold_seconds = 0.0
         self._last_success: datetime | None = None
         self._unreadable: set[str] = set()
@@ -220,7 +222,6 @@ class InventoryPass:
         if self._clock() < self._next_review:
             return
         self._next_review = self._clock() + self._times.between_reviews
-        self._definition_read = False
         self._stale_records = self._fleet.stale_records(stale_before=self._stale_before())
         self._dirty |= self._all_objects()
 
@@ -337,13 +338,15 @@ class InventoryPass:
         tries = self._failing.get(name, (0, ""))[0] + 1
         self._failing[name] = (tries, str(error))
         self._failures[("class", type(error).__name__)] += 1
+        # The refusal may be of a definition that is another by now.
+        self._definition_until = float("-inf")
         pause = min(self._times.between_writes * 2 ** (tries - 1), self._times.longest_backoff)
         self._not_before[name] = self._clock() + pause * random.uniform(0.75, 1.25)  # noqa: S311 - no secret
         self._dirty.add(name)
         _log.warning("class %s was not written, try %d: %s", name, tries, error)
 
     def _learn_definition(self) -> None:
-        if self._definition_read:
+        if self._clock() < self._definition_until:
             return
         try:
             definition = self._cluster.get(CRDS, CLASS_DEFINITION)
@@ -352,7 +355,7 @@ class InventoryPass:
         except ClusterError as error:
             _log.debug("the definition of classes was not read: %s", error)
             return
-        self._definition_read = True
+        self._definition_until = self._clock() + self._times.between_looks_at_definition
         self._writer.learn(definition, self._classes.values())
 
     def _stale_before(self) -> float:
