@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -24,10 +25,14 @@ from agent.core.labels import labels_for
 from agent.core.outcomes import NodeReport, Published, PublishTally
 from agent.core.record import NodeIdentity, record_after_failure, record_for
 from agent.core.recorded import facts_of
+from agent.core.release import driver_release_announced
 from agent.node_publish import apply_labels, apply_record
 from probes.facts import NodeFacts
 
 LOG = logging.getLogger(__name__)
+
+# A storm of errors says no more than its first ones.
+MAX_EVENTS_A_PASS = 1000
 
 
 class Probe(Protocol):
@@ -86,6 +91,9 @@ class NodePass:
         self._contention = Contention()
         self._node_uid: str | None = None
         self._next_heartbeat: float | None = None
+        self._heard: deque[tuple[str, int]] = deque(maxlen=MAX_EVENTS_A_PASS)
+        self.release_announced = False
+        """Whether the Node said, when it was last read, that its driver is about to be changed."""
         self.report = NodeReport()
 
     def run(self) -> NodeReport:
@@ -99,13 +107,17 @@ class NodePass:
             self._publish(self._cluster, facts, live)
         return self.report
 
+    def hear(self, device: str, xid: int) -> None:
+        """Take an Xid event, to be counted by the next pass; may be called from any thread."""
+        self._heard.append((device, xid))
+
     def _take(self, facts: NodeFacts) -> None:
         """Learn from a probe that could ask; one that could not changes nothing but the report."""
         if not facts.asked:
             return
         now = self._now()
         facts = remembered(facts, self._last_facts)
-        self._history = history_after(facts, self._history, now)
+        self._history = history_after(facts, self._history, now, self._events())
         self._last_facts = facts
         inventory = inventory_of(facts, options=self._options.inventory, history=self._history)
         self._log_changes(inventory)
@@ -132,8 +144,18 @@ class NodePass:
             message = f"there is no Node {self._options.node_name!r}; node_name must be the Node's name, not the host's"
             self._note(Published(target="labels", reason="NodeNotFound", message=message))
             return None
+        self.release_announced = driver_release_announced(node, domain=self._options.domain)
         self._remember_record(record)
         return _Live(node=node, record=record)
+
+    def _events(self) -> list[tuple[str, int]]:
+        """Return the Xid events since the last pass, and count them in the report."""
+        events = [self._heard.popleft() for _ in range(len(self._heard))]
+        if events:
+            counts = Counter(self.report.xid_errors)
+            counts.update(events)
+            self.report = replace(self.report, xid_errors=dict(counts))
+        return events
 
     def _publish(self, cluster: Cluster, facts: NodeFacts, live: _Live) -> None:
         labels = self._publish_labels(cluster, live.node)

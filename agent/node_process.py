@@ -24,6 +24,8 @@ LOG = logging.getLogger(__name__)
 TICK_SECONDS = 5.0
 STOP_SECONDS = 3.0
 FIRST_RETRY_SECONDS = 1.0
+LISTEN_SECONDS = 30.0
+LONGEST_FIRST_DELAY_SECONDS = 5.0
 
 EXIT_FOR_NEW_CONTAINER = {"not-in-container": 6, "no-answer": 7}
 """Verdicts that only a new container can end, with the status to exit with."""
@@ -57,10 +59,11 @@ class NodeProcess:
             self._run_once,
             interval_seconds=settings.probe_interval,
             # A thousand agents started in the same second do not call in the same second.
-            first_delay_seconds=random.uniform(0.0, 0.1 * settings.probe_interval),  # noqa: S311  # spreads load
+            first_delay_seconds=_first_delay(settings.probe_interval),
             jitter_seconds=0.1 * settings.probe_interval,
             failed=self._failed,
         )
+        self._listener = threading.Thread(target=self._listen, name="xid", daemon=True)
         self._web = WebServer(
             settings.listen,
             Answers(families=self.families, alive=self.alive, ready=self.ready, page=self.page),
@@ -75,6 +78,7 @@ class NodeProcess:
         """Run until stopped and return the exit status."""
         self._web.start()
         self._timer.start()
+        self._listener.start()
         if self._inventory:
             self._inventory.start()
         LOG.info(
@@ -132,9 +136,23 @@ class NodeProcess:
             age=report.age_seconds(self._now().monotonic),
         )
 
+    def _listen(self) -> None:
+        """Take Xid events as they come; each asks for a pass at once."""
+        while not self._stop.is_set():
+            events = self._host.events(LISTEN_SECONDS)
+            for event in events:
+                LOG.warning("xid event", extra={"device": event.device or "unknown", "xid": event.xid})
+                if event.device is not None and event.xid is not None:
+                    self._pass.hear(event.device, event.xid)
+            if events:
+                self._timer.run_soon()
+
     def _run_once(self) -> None:
         report = self._pass.run()
         self._last_run = self._now().monotonic
+        # A listener holds the device open, which a driver upgrade would wait for.
+        has_devices = report.inventory is not None and bool(report.inventory.devices)
+        self._host.listen(on=has_devices and not self._pass.release_announced)
         if self._stop.is_set() or report.facts is None:
             return
         if report.facts.asked:
@@ -161,3 +179,8 @@ class NodeProcess:
     def _failed(self, error: Exception) -> None:
         self._last_run = self._now().monotonic
         LOG.error("a pass failed by a bug", exc_info=error)
+
+
+def _first_delay(interval_seconds: float) -> float:
+    """Return when to probe first: spread, but soon, since a new node's work waits for its labels."""
+    return random.uniform(0.0, min(0.1 * interval_seconds, LONGEST_FIRST_DELAY_SECONDS))  # noqa: S311  # spreads load

@@ -1,6 +1,7 @@
 """The agent as its own process, with its own token, on a real API server."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -252,3 +253,48 @@ def test_the_exit_status_of_a_stop_is_0_also_while_a_probe_hangs(
     eventually(lambda: agent.port)
     agent.process.stop(seconds=5)
     assert agent.process.returncode == 0
+
+
+XID_AFTER_TWO_SECONDS = """
+name: xid
+devices:
+- {board: h100-sxm}
+- {board: h100-sxm}
+events:
+- {device: 1, xid: 79, after_seconds: 2}
+"""
+
+
+def test_an_xid_event_reaches_label_and_record_long_before_the_next_interval(
+    fresh_cluster: ControlPlane, start_agent: StartAgent, tmp_path: Path
+) -> None:
+    scenario = tmp_path / "xid.yaml"
+    scenario.write_text(XID_AFTER_TWO_SECONDS)
+    ready_node(fresh_cluster.admin, "gpu-1")
+    agent = start_agent("gpu-1", str(scenario), probe_interval="10m")
+    eventually(labelled(fresh_cluster, "gpu-1", f"{DOMAIN}/health", "ok"))
+    eventually(labelled(fresh_cluster, "gpu-1", f"{DOMAIN}/health", "failed"), seconds=10)
+    sick = [
+        device
+        for device in fresh_cluster.admin.get(ACCELERATOR_NODES, "gpu-1")["spec"]["devices"]
+        if device["state"] != "ok"
+    ]
+    assert [(device["index"], device["state"], device["reasons"]) for device in sick] == [
+        (1, "lost", ["xid-79"])
+    ]
+    assert labels_of(fresh_cluster, "gpu-1")[f"count.{DOMAIN}/nvidia-h100-80gb"] == "1"
+    assert agent.metric(f'accelerator_device_xid_errors_total{{id="{sick[0]["id"]}",xid="79"}}') == 1.0
+
+
+def test_an_announced_driver_upgrade_ends_the_listening(
+    fresh_cluster: ControlPlane, start_agent: StartAgent, tmp_path: Path
+) -> None:
+    scenario = tmp_path / "xid.yaml"
+    scenario.write_text(XID_AFTER_TWO_SECONDS)
+    ready_node(
+        fresh_cluster.admin, "gpu-1", labels={"nvidia.com/gpu-driver-upgrade-state": "upgrade-required"}
+    )
+    agent = start_agent("gpu-1", str(scenario))
+    eventually(lambda: passes_of(agent) >= 6, seconds=30)
+    assert labels_of(fresh_cluster, "gpu-1")[f"{DOMAIN}/health"] == "ok"
+    assert "xid event" not in agent.log
