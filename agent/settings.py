@@ -23,6 +23,10 @@ from agent.core.label_text import MAX_LABEL_LENGTH, is_dns_subdomain
 ENVIRONMENT_PREFIX = "ACCELERATOR_"
 MAX_SETTINGS_BYTES = 1024 * 1024
 
+# YAML's aliases can make the value of a small file endless, so it is shown in part.
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 2, 80, 80
+
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -204,7 +208,7 @@ def metavar_of(name: str) -> str:
 
 def parse_duration(text: object, where: str) -> Duration:
     """Return seconds of `90s`, `5m`, `1h`, `1h30m`; a bare number is refused, since its unit would be a guess."""
-    text = text if isinstance(text, str) else reprlib.repr(text)
+    text = text if isinstance(text, str) else _SHORT.repr(text)
     parts = _DURATION.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise SettingsError(f"{where}: {text!r} is not a duration; write it like 90s, 5m or 1h")
@@ -276,8 +280,7 @@ def _read(name: str, value: object, where: str) -> Any:  # noqa: ANN401  # the t
     try:
         return msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as error:
-        # `reprlib` cuts: YAML's aliases can make a small file's value endless.
-        raise SettingsError(f"{where}: {reprlib.repr(value)} cannot be used: {error}") from error
+        raise SettingsError(f"{where}: {_SHORT.repr(value)} cannot be used: {error}") from error
 
 
 def _pairs(text: str, where: str) -> dict[str, str]:
