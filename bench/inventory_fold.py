@@ -76,6 +76,7 @@ def record(number: int, *, usable: int = DEVICES) -> dict[str, object]:
             "ownerReferences": [{"kind": "Node", "uid": f"node-{number}"}],
         },
         "spec": {
+            "agentVersion": "0.0.0",
             "observedAt": observed,
             "driver": {"name": "nvidia", "version": "580.95.05"},
             "devices": devices,
