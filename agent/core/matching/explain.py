@@ -131,7 +131,7 @@ def _classes(classes: Sequence[ClassAnswer], width: int) -> str:
         for one in classes
     ]
     return (
-        _table(("class", "verdict", "needs", "now", "if free", "precision", "reason"), rows, width)
+        _table(("class", "verdict", "needs", "fit now", "if free", "precision", "reason"), rows, width)
         if rows
         else ""
     )

@@ -150,7 +150,11 @@ def _identified(of_class: _Identity, seen: _Seen) -> str | None:
     by_model = bool(of_class.model and seen.product)
     if by_model and not by_id and not words(of_class.model or "") <= words(seen.product or ""):
         return f"{this} is no {of_class.model}"
-    if of_class.nominal and seen.gib and not of_class.nominal * MEASURED_SHARE <= seen.gib <= of_class.nominal:
+    if (
+        of_class.nominal
+        and seen.gib
+        and not of_class.nominal * MEASURED_SHARE <= seen.gib <= of_class.nominal
+    ):
         return f"{this} has {gib_text(seen.gib)}, not {gib_text(of_class.nominal)}"
     return "" if by_id or by_model else None
 

@@ -50,7 +50,10 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     most = max((count for count, _ in shared), default=0)
     if most >= 2:
         return next(candidate for count, candidate in shared if count == most)
-    by_form = {normal(candidate): candidate for candidate in candidates}
+    # Another number is another product: h100 is no slip of a100's.
+    digits = re.sub(r"[^0-9]", "", name)
+    alike = [candidate for candidate in candidates if re.sub(r"[^0-9]", "", candidate) == digits]
+    by_form = {normal(candidate): candidate for candidate in alike}
     close = get_close_matches(normal(name), by_form, n=1, cutoff=0.75)
     return by_form[close[0]] if close else None
 

@@ -28,17 +28,23 @@ def config(**fields):
         pytest.param("70B", a_runtime(formats=config(minMemoryPerBillionParams=1)), 1, id="stated, 70 GB"),
         pytest.param("70B", a_runtime(formats=config(minMemoryPerBillionParams=4)), 4, id="stated, 280 GB"),
         pytest.param("70B", a_runtime(args=["--tp", "4"]), 4, id="up to the tensor-parallel size"),
-        pytest.param("7B", a_runtime(args=["--tp", "4"]), 4, id="the size given is more than the model takes"),
+        pytest.param(
+            "7B", a_runtime(args=["--tp", "4"]), 4, id="the size given is more than the model takes"
+        ),
         pytest.param("7B", a_runtime(gpus=8), 8, id="the number asked for is more than the model takes"),
         pytest.param(
             "70B",
-            a_runtime(formats=config(tensorParallelismOverride={"tensorParallelSize": 4, "pipelineParallelSize": 2})),
+            a_runtime(
+                formats=config(tensorParallelismOverride={"tensorParallelSize": 4, "pipelineParallelSize": 2})
+            ),
             8,
             id="tensor × pipeline",
         ),
         pytest.param(
             "7B",
-            a_runtime(formats=config(tensorParallelismOverride={"tensorParallelSize": 2, "dataParallelSize": 3})),
+            a_runtime(
+                formats=config(tensorParallelismOverride={"tensorParallelSize": 2, "dataParallelSize": 3})
+            ),
             6,
             id="tensor × data",
         ),
@@ -59,7 +65,9 @@ def test_of_several_formats_the_one_of_the_models_quantization_counts():
     formats = [
         {
             "quantization": quantization,
-            "acceleratorConfig": {"nvidia-h100-80gb": {"tensorParallelismOverride": {"tensorParallelSize": size}}},
+            "acceleratorConfig": {
+                "nvidia-h100-80gb": {"tensorParallelismOverride": {"tensorParallelSize": size}}
+            },
         }
         for quantization, size in (("fp8", 2), ("int4", 1))
     ]
@@ -78,7 +86,9 @@ def test_of_several_formats_the_one_of_the_models_quantization_counts():
         pytest.param(["python3 -m server \\\n  --tp-size 4 \\\n  --port 80"], 4, id="script"),
         pytest.param(["--tp-size", "$(PARALLELISM_SIZE)"], 1, id="known only at run time"),
         pytest.param(["--tp-size", "2", "--dp-size", "4"], 8, id="replicas"),
-        pytest.param(["--tp-size", "8", "--dp-size", "8", "--enable-dp-attention"], 8, id="replicas that share"),
+        pytest.param(
+            ["--tp-size", "8", "--dp-size", "8", "--enable-dp-attention"], 8, id="replicas that share"
+        ),
         pytest.param(["--tpu", "4"], 1, id="another flag"),
     ],
 )
@@ -91,7 +101,11 @@ def pod(gpus):
 
 
 def test_a_leader_and_its_workers_are_pods_of_their_own():
-    need = answered(a_runtime(engine={"leader": pod(8), "worker": {"size": 3, **pod(8)}}), [H100]).classes[0].need
+    need = (
+        answered(a_runtime(engine={"leader": pod(8), "worker": {"size": 3, **pod(8)}}), [H100])
+        .classes[0]
+        .need
+    )
     assert (need.accelerators, need.per_pod, need.pods) == (32, 8, 4)
 
 

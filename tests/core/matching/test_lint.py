@@ -52,7 +52,11 @@ def changed(obj, **spec):
 
 
 DEFECTS = {
-    "D1 class": (a_class(computeCapability="10.0"), "capability-compared-as-text", "spec.capabilities.computeCapability"),
+    "D1 class": (
+        a_class(computeCapability="10.0"),
+        "capability-compared-as-text",
+        "spec.capabilities.computeCapability",
+    ),
     "D1 class without minor": (
         a_class(computeCapability="9"),
         "capability-compared-as-text",
@@ -78,7 +82,11 @@ DEFECTS = {
         f"{REQUIREMENTS}.acceleratorClasses[0]",
     ),
     "D9 no cost": (selecting("Cheapest"), "cheapest-without-cost", f"{SELECTOR}.policy"),
-    "D9 no candidate": (selecting("MostCapable", minMemory=500), "no-candidate-left", f"{SELECTOR}.constraints"),
+    "D9 no candidate": (
+        selecting("MostCapable", minMemory=500),
+        "no-candidate-left",
+        f"{SELECTOR}.constraints",
+    ),
     "D10 memory": (
         a_runtime(acceleratorClasses=NAMES, minMemory=80),
         "requirement-never-read",
@@ -315,15 +323,25 @@ def test_d19_prices_of_several_kinds_are_not_compared():
             id="bandwidth in TB/s",
         ),
         pytest.param(
-            a_runtime(minMemory="80Gi"), "value-not-usable", f"{REQUIREMENTS}.minMemory", id="a unit where none belongs"
+            a_runtime(minMemory="80Gi"),
+            "value-not-usable",
+            f"{REQUIREMENTS}.minMemory",
+            id="a unit where none belongs",
         ),
         pytest.param(
-            a_runtime(formats=[{"quantization": q, "acceleratorConfig": {NAMES[0]: {"runtimeArgsOverride": [q]}}} for q in "ab"]),
+            a_runtime(
+                formats=[
+                    {"quantization": q, "acceleratorConfig": {NAMES[0]: {"runtimeArgsOverride": [q]}}}
+                    for q in "ab"
+                ]
+            ),
             "formats-share-overrides",
             "spec.supportedModelFormats[1]",
             id="formats that differ in quantization",
         ),
-        pytest.param(a_service(runtime="gone"), "runtime-missing", "spec.runtime.name", id="a runtime that is missing"),
+        pytest.param(
+            a_service(runtime="gone"), "runtime-missing", "spec.runtime.name", id="a runtime that is missing"
+        ),
     ],
 )
 def test_other_slips_are_told(obj, id_, path):
@@ -333,10 +351,13 @@ def test_other_slips_are_told(obj, id_, path):
 def test_sound_objects_have_no_finding_but_infos():
     runtime = a_runtime(acceleratorClasses=NAMES, args=["--tp-size", "8"], gpus=8)
     service = a_service(
-        selector={"policy": "MostCapable", "constraints": {"minMemory": 80, "minArchitectureVersion": "8.0"}}, engine={}
+        selector={"policy": "MostCapable", "constraints": {"minMemory": 80, "minArchitectureVersion": "8.0"}},
+        engine={},
     )
     reports = lint_reports([runtime, service, H100], classes=[H100, A100], runtimes=[runtime])
-    assert {(report.name, one.id) for report in reports for one in report.findings if one.severity != "info"} == set()
+    assert {
+        (report.name, one.id) for report in reports for one in report.findings if one.severity != "info"
+    } == set()
 
 
 def test_nothing_is_said_to_be_missing_where_the_classes_are_not_known():

@@ -130,16 +130,22 @@ def test_required_affinity_is_read_as_the_scheduler_reads_it(operator, values, v
 @pytest.mark.parametrize(
     ("terms", "verdict"),
     [
-        pytest.param([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}], FITS, id="name"),
+        pytest.param(
+            [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}], FITS, id="name"
+        ),
         pytest.param([{}], NOT, id="an empty term meets no node"),
         pytest.param([], NOT, id="no term meets no node"),
         pytest.param(
-            [{}, {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}], FITS, id="one of the terms is enough"
+            [{}, {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}],
+            FITS,
+            id="one of the terms is enough",
         ),
     ],
 )
 def test_terms_of_an_affinity(terms, verdict):
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    affinity = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    }
     found = node_of(with_pod_fields(affinity=affinity), node=a_node("n1", NAME, labels={"zone": "a"}))
     assert found.verdict == verdict
 
@@ -209,7 +215,9 @@ def test_a_stale_record_is_worth_less_than_none(age, live, verdict):
 
 
 def test_simulated_nodes_do_not_count_beside_real_ones():
-    given = {"records": [a_record("fake", eight_devices(), simulated=True), a_record("real", eight_devices()[:4])]}
+    given = {
+        "records": [a_record("fake", eight_devices(), simulated=True), a_record("real", eight_devices()[:4])]
+    }
     answer = answered(EIGHT, [H100], **given)
     assert answer.verdict == NOT
     assert [node.name for node in answer.nodes] == ["real"]
@@ -233,7 +241,9 @@ TENSOR_8 = a_runtime(gpus=8, args=["--tp-size", "8"], requiredFeatures=["nvlink"
     ("devices", "verdict"),
     [
         pytest.param([{"fabric": fabric("one")}] * 8, FITS, id="one domain"),
-        pytest.param([{"fabric": fabric("one")}] * 4 + [{"fabric": fabric("two")}] * 4, NOT, id="two domains"),
+        pytest.param(
+            [{"fabric": fabric("one")}] * 4 + [{"fabric": fabric("two")}] * 4, NOT, id="two domains"
+        ),
         pytest.param([{"fabric": fabric(None, state="in-progress")}] * 8, NOT, id="fabric not up"),
         pytest.param([{"link": {"nvlinkActive": 0, "nvlinkTotal": 18}}] * 8, NOT, id="links down"),
         pytest.param([{"link": {"nvlinkActive": 18, "nvlinkTotal": 18}}] * 8, FITS, id="links up, no fabric"),
@@ -272,12 +282,20 @@ def test_a_group_over_nodes_lies_in_one_nvlink_domain(domains, nvlink, verdict):
 
 def test_pods_count_as_long_as_they_run_and_by_the_larger_of_their_phases():
     def pod(node, *counts, phase="Running", first=0):
-        containers = [{"resources": {"requests": {"nvidia.com/gpu": str(count), "cpu": "4"}}} for count in counts]
+        containers = [
+            {"resources": {"requests": {"nvidia.com/gpu": str(count), "cpu": "4"}}} for count in counts
+        ]
         initial = [{"resources": {"limits": {"nvidia.com/gpu": first}}}]
         spec = {"nodeName": node, "containers": containers, "initContainers": initial}
         return {"metadata": {"name": "p"}, "spec": spec, "status": {"phase": phase}}
 
-    pods = [pod("n1", 1, 2), pod("n1", 1, first=4), pod("n1", 8, phase="Succeeded"), pod(None, 8), pod("n2", 1)]
+    pods = [
+        pod("n1", 1, 2),
+        pod("n1", 1, first=4),
+        pod("n1", 8, phase="Succeeded"),
+        pod(None, 8),
+        pod("n2", 1),
+    ]
     views = [view for view in map(pod_view, pods) if view is not None]
     assert pod_requests(views) == {"n1": {"nvidia.com/gpu": 7}, "n2": {"nvidia.com/gpu": 1}}
 
@@ -310,7 +328,9 @@ def test_values_of_another_kind_are_problems_with_their_path(obj, path, message)
 
 
 def test_a_record_that_cannot_be_read_leaves_the_others():
-    views, problems = node_views([], [an_object("AcceleratorNode", "bad", {"devices": 1}), a_record("good", [])])
+    views, problems = node_views(
+        [], [an_object("AcceleratorNode", "bad", {"devices": 1}), a_record("good", [])]
+    )
     assert [view.name for view in views] == ["good"]
     assert [problem.path for problem in problems] == ["AcceleratorNode/bad spec.devices"]
 

@@ -52,7 +52,9 @@ def chosen(policy, classes, *, constraints=None, listed=None, **given):
             id="the preferred precision breaks equal memory",
         ),
         pytest.param("MostCapable", {}, ALL, "nvidia-b200-180gb", id="the largest"),
-        pytest.param("MostCapable", {"maxMemory": 24}, ALL, "nvidia-l4-24gb", id="the largest that is allowed"),
+        pytest.param(
+            "MostCapable", {"maxMemory": 24}, ALL, "nvidia-l4-24gb", id="the largest that is allowed"
+        ),
         pytest.param("FirstAvailable", {"minMemory": 80}, ALL, "nvidia-h100-80gb", id="the runtime's order"),
         pytest.param("Cheapest", {}, ALL, None, id="no price at all"),
         pytest.param(
@@ -76,7 +78,9 @@ def chosen(policy, classes, *, constraints=None, listed=None, **given):
             "nvidia-a100-80gb",
             id="tokens",
         ),
-        pytest.param("Cheapest", {}, [priced(H100, tier="HIGH"), priced(L4, tier="low")], "nvidia-l4-24gb", id="tier"),
+        pytest.param(
+            "Cheapest", {}, [priced(H100, tier="HIGH"), priced(L4, tier="low")], "nvidia-l4-24gb", id="tier"
+        ),
         pytest.param("Cheapest", {}, [priced(H100, tier="free"), H100], None, id="a tier that is none"),
     ],
 )
@@ -98,7 +102,11 @@ SOUND = [
             {"minMemory": 16},
             {"minMemory": 40, "preferredPrecisions": ["fp16"]},
             {"maxMemory": 80, "preferredPrecisions": ["int8", "fp16"]},
-            {"requiredFeatures": ["nvlink"], "minComputePerformanceTFLOPS": 300, "preferredPrecisions": ["fp16"]},
+            {
+                "requiredFeatures": ["nvlink"],
+                "minComputePerformanceTFLOPS": 300,
+                "preferredPrecisions": ["fp16"],
+            },
         )
     )
 ]
@@ -109,7 +117,9 @@ def test_where_omes_choice_is_sound_ours_is_the_same(policy, constraints):
     classes = [priced(one, perHour=str(place + 1)) for place, one in enumerate(ALL)]
     runtime = a_runtime(acceleratorClasses=[one["metadata"]["name"] for one in classes])
     service = a_service(selector={"policy": policy, "constraints": constraints})
-    theirs = ome_answer(runtime, service, "engine", {one["metadata"]["name"]: ome_class(one) for one in classes})
+    theirs = ome_answer(
+        runtime, service, "engine", {one["metadata"]["name"]: ome_class(one) for one in classes}
+    )
     assert chosen(policy, classes, constraints=constraints) == theirs.class_name
 
 
@@ -121,7 +131,9 @@ def test_a_class_of_which_it_cannot_be_told_is_never_chosen():
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_patch_turns_does_not_fit_into_fits(policy):
     classes = [priced(one, perHour=str(place + 1)) for place, one in enumerate(ALL)]
-    runtime = a_runtime(acceleratorClasses=["nvidia-t4-16gb", "gone"], minMemory=80, preferredPrecisions=["fp8"])
+    runtime = a_runtime(
+        acceleratorClasses=["nvidia-t4-16gb", "gone"], minMemory=80, preferredPrecisions=["fp8"]
+    )
     assert answered(runtime, classes, policy=policy).verdict == "does-not-fit"
     patch = patch_for(runtime_subject(runtime), the_hardware(classes), Options(policy=policy))
     patched = copy.deepcopy(runtime)
@@ -133,7 +145,9 @@ def test_the_patch_turns_does_not_fit_into_fits(policy):
 
 
 def test_the_patch_keeps_the_order_of_what_is_listed_and_fits():
-    runtime = a_runtime(acceleratorClasses=["nvidia-b200-180gb", "nvidia-t4-16gb", "nvidia-h100-80gb"], minMemory=80)
+    runtime = a_runtime(
+        acceleratorClasses=["nvidia-b200-180gb", "nvidia-t4-16gb", "nvidia-h100-80gb"], minMemory=80
+    )
     patch = patch_for(runtime_subject(runtime), the_hardware(ALL), Options())
     assert patch.classes == ("nvidia-b200-180gb", "nvidia-h100-80gb", "nvidia-a100-80gb")
 
@@ -146,11 +160,17 @@ def test_there_is_no_patch_where_nothing_fits():
 def test_the_nearest_miss_comes_first():
     runtime = a_runtime(minMemory=81, minArchitectureVersion="8.0")
     answer = answered(runtime, [T4, L4, H100])
-    assert [one.facts.name for one in answer.classes] == ["nvidia-h100-80gb", "nvidia-l4-24gb", "nvidia-t4-16gb"]
+    assert [one.facts.name for one in answer.classes] == [
+        "nvidia-h100-80gb",
+        "nvidia-l4-24gb",
+        "nvidia-t4-16gb",
+    ]
 
 
 def test_a_service_without_a_known_runtime_is_promised_nothing():
-    answer = answered(None, [H100], service=a_service(selector={"constraints": {"minMemory": 80}}, runtime=None))
+    answer = answered(
+        None, [H100], service=a_service(selector={"constraints": {"minMemory": 80}}, runtime=None)
+    )
     assert (answer.verdict, verdicts(answer)) == ("cannot-tell", {"nvidia-h100-80gb": "fits"})
 
 
