@@ -252,10 +252,11 @@ def _engine(view: _View) -> Iterator[Finding]:
             if value
         ]
         if brings:
+            listed = " and ".join(brings)
             yield warning(
                 "resources-skipped-without-engine",
                 "spec.engine",
-                f"OME does not apply the {' and '.join(brings)} of {one['name']} without an engine section; write engine: {{}}",
+                f"OME does not apply the {listed} of {one['name']} without an engine section; write engine: {{}}",
             )
 
 
