@@ -15,7 +15,7 @@ from agent.cluster import (
     Object,
 )
 from agent.core.keys import AGENT_MANAGER
-from agent.core.label_plan import LabelPlan, plan_labels
+from agent.core.label_plan import NOBODY, LabelPlan, plan_labels
 from agent.core.outcomes import Published, PublishTarget
 
 # Fields of a record that change without anything having changed.
@@ -66,10 +66,14 @@ def _send_labels(cluster: Cluster, node: Object, plan: LabelPlan) -> LabelResult
         return _label_result(plan, _apply(cluster, node, plan.apply), written=True)
     except (Conflict, Forbidden) as error:
         named = _named_keys(error, plan.apply)
-        if not named:
+        # What nobody owns may be taken; the plan has left out what anybody else does.
+        force = isinstance(error, Conflict) and any(c.manager == NOBODY for c in error.conflicts)
+        if not named and not force:
             raise
     kept = {key: value for key, value in plan.apply.items() if key not in named}
-    written = _apply(cluster, node, kept)
+    written = _apply(cluster, node, kept, force=force)
+    if not named:
+        return _label_result(plan, written, written=True)
     published = Published(
         target="labels",
         written=True,
@@ -82,7 +86,7 @@ def _send_labels(cluster: Cluster, node: Object, plan: LabelPlan) -> LabelResult
     return LabelResult(published=published, node=written)
 
 
-def _apply(cluster: Cluster, node: Object, labels: Mapping[str, str]) -> Object:
+def _apply(cluster: Cluster, node: Object, labels: Mapping[str, str], *, force: bool = False) -> Object:
     metadata = node["metadata"]
     body = {
         "apiVersion": "v1",
@@ -90,7 +94,7 @@ def _apply(cluster: Cluster, node: Object, labels: Mapping[str, str]) -> Object:
         # The uid keeps an apply from making a Node that is gone, and from labelling its successor unread.
         "metadata": {"name": metadata["name"], "uid": metadata["uid"], "labels": dict(labels)},
     }
-    return cluster.apply(NODES, body, manager=AGENT_MANAGER)
+    return cluster.apply(NODES, body, manager=AGENT_MANAGER, force=force)
 
 
 def _without_orphans(cluster: Cluster, node: Object, orphans: Sequence[str]) -> Object:
@@ -116,7 +120,7 @@ def _label_result(plan: LabelPlan, node: Object, *, written: bool) -> LabelResul
 def _named_keys(error: Conflict | Forbidden, sent: Mapping[str, str]) -> dict[str, str]:
     """Return the keys that a refusal is about; keys hold dots, so they are looked up among those that were sent."""
     if isinstance(error, Conflict):
-        fields = {conflict.field: conflict.manager for conflict in error.conflicts}
+        fields = {c.field: c.manager for c in error.conflicts if c.manager != NOBODY}
         owners = {key: fields.get(f".metadata.labels.{key}") for key in sent}
         return {key: f"owned by {manager}" for key, manager in owners.items() if manager is not None}
     return {key: str(error) for key in sent if error.denied and _mentions(str(error), key)}

@@ -5,7 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.core.keys import AGENT_MANAGER, is_ours
-from agent.core.ownership import foreign_label_keys, owned_label_keys, owners
+from agent.core.ownership import LABELS, other_owners, owned_label_keys
+
+NOBODY = "before-first-apply"
+"""The manager that the server invents at the first apply to an object whose bookkeeping was lost, for all that was there."""
 
 DELETIONS_TO_YIELD = 3
 DELETIONS_WINDOW_SECONDS = 600.0
@@ -34,18 +37,27 @@ def plan_labels(node: Mapping[str, Any], desired: Mapping[str, str], *, domains:
     lost) and that are not desired are ours to remove. A key that another manager owns is left to it, whatever its value.
     """
     live: Mapping[str, str] = node["metadata"].get("labels") or {}
-    rivals = foreign_label_keys(dict(node), desired, AGENT_MANAGER)
+    others = {key: _others(node, key, domains) for key in {*live, *desired}}
+    rivals = {key: others[key][0] for key in desired if others[key]}
     apply = {key: value for key, value in desired.items() if key not in rivals}
     owned = owned_label_keys(dict(node), AGENT_MANAGER)
     differs = any(live.get(key) != value for key, value in apply.items())
     orphans = tuple(
         key
         for key in sorted(live)
-        if key not in desired
-        and any(is_ours(key, domain) for domain in domains)
-        and not owners(dict(node), ("metadata", "labels", key))
+        if key not in {*desired, *owned} and not others[key] and _under(key, domains)
     )
     return LabelPlan(apply=apply, needed=differs or owned != set(apply), rivals=rivals, orphans=orphans)
+
+
+def _others(node: Mapping[str, Any], key: str, domains: Sequence[str]) -> list[str]:
+    """Return who else owns a label; of a key under our domains whose bookkeeping was lost, that is nobody."""
+    managers = other_owners(dict(node), (*LABELS, key), AGENT_MANAGER)
+    return [manager for manager in managers if manager != NOBODY or not _under(key, domains)]
+
+
+def _under(key: str, domains: Sequence[str]) -> bool:
+    return any(is_ours(key, domain) for domain in domains)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,6 +89,27 @@ PLANS = [
         {},
         LabelPlan(apply={}, needed=False),
     ),
+    (
+        "FR-084 the server invented an owner for what was there",
+        node(
+            WANTED | {f"{DOMAIN}/old": "x", "team": "x"},
+            before_first_apply=[*WANTED, f"{DOMAIN}/old", "team"],
+        ),
+        WANTED,
+        LabelPlan(apply=WANTED, needed=True, orphans=(f"{DOMAIN}/old",)),
+    ),
+    (
+        "FR-084 a rival beside the invented owner",
+        node(WANTED, before_first_apply=WANTED, gfd=[CLASS], accelerator_agent=[FAMILY]),
+        WANTED,
+        LabelPlan(apply={FAMILY: "b"}, needed=False, rivals={CLASS: "gfd"}),
+    ),
+    (
+        "FR-084 the invented owner of a key that is not under our domain",
+        node({"nvidia.com/gpu.count": "1"}, before_first_apply=["nvidia.com/gpu.count"]),
+        {"nvidia.com/gpu.count": "2"},
+        LabelPlan(apply={}, needed=False, rivals={"nvidia.com/gpu.count": "before-first-apply"}),
+    ),
     ("no labels at all", {"metadata": {"name": "n1"}}, {}, LabelPlan(apply={}, needed=False)),
 ]
 
