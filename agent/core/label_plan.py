@@ -8,7 +8,7 @@ from agent.core.keys import AGENT_MANAGER, is_ours
 from agent.core.ownership import LABELS, other_owners, owned_label_keys
 
 NOBODY = "before-first-apply"
-"""The manager that the server invents at the first apply to an object whose bookkeeping was lost, for all that was there."""
+"""The manager that the server invents at the first apply after the bookkeeping was lost, for all that was there."""
 
 DELETIONS_TO_YIELD = 3
 DELETIONS_WINDOW_SECONDS = 600.0
