@@ -9,17 +9,14 @@ from datetime import datetime
 from typing import Any
 
 from agent.cluster import ACCELERATOR_CLASSES, EVENTS, Cluster, Conflict, Object
+from agent.core.class_plan import Override, SpecPlan, plan_apply, plan_merge
 from agent.core.class_spec import (
     ClassOptions,
-    Override,
-    SpecPlan,
     adopted_class,
     cut_to_definition,
     desired_class,
     is_minimal_definition,
     is_ours,
-    plan_apply,
-    plan_merge,
     shows_minimal_definition,
 )
 from agent.core.class_status import changed_conditions, ome_writes_nodes, status_differs, wanted_status

@@ -4,16 +4,12 @@ It keeps owners per field, refuses what a real server refuses, and never promise
 the same cases against both. There is no HTTP, no authorization and no latency in it.
 """
 
-import re
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
-
-import msgspec
+from typing import Literal
 
 from agent.cluster import (
     CRDS,
@@ -25,7 +21,6 @@ from agent.cluster import (
     ClusterError,
     Conflict,
     FieldConflict,
-    Gone,
     Invalid,
     NotFound,
     Object,
@@ -46,10 +41,9 @@ from fakes.cluster_fields import (
     owners_of,
     without,
 )
+from fakes.cluster_rules import check_names, check_preconditions, merge_patched, selects
 from fakes.cluster_schema import BUILTIN, Schema, pruned, schema_of, untypable, violations
-
-Key = tuple[str, str, str, str]
-"""Group, plural, namespace, name."""
+from fakes.cluster_store import ChangeType, Key, Store, copy_of, key_of
 
 Verb = Literal["get", "apply", "patch", "create", "update", "delete", "list", "watch"]
 
@@ -57,8 +51,6 @@ _BUILTIN_RESOURCES = {(r.group, r.plural): r for r in (NODES, PODS, EVENTS, NAME
 _WITH_STATUS = frozenset({"nodes", "pods", "namespaces", "customresourcedefinitions"})
 _CONDITIONAL_ONLY = frozenset({"leases", "customresourcedefinitions"})
 _SYSTEM = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,22 +75,6 @@ class _Type:
     is_custom: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    version: int
-    key: Key
-    type: Literal["ADDED", "MODIFIED", "DELETED"]
-    object: Object
-
-
-@dataclass(slots=True)
-class _Store:
-    objects: dict[Key, Object] = field(default_factory=dict)
-    changes: list[_Change] = field(default_factory=list)
-    version: int = 1
-    compacted: int = 0
-
-
 class FakeCluster:
     """An API server in memory. Safe to share between threads."""
 
@@ -109,10 +85,9 @@ class FakeCluster:
         self.fault: Callable[[Call], ClusterError | None] = lambda _call: None
         """Asked before each request: what it returns is raised in place of an answer."""
         self._now = now
-        self._store = _Store()
-        self._changed = threading.Condition(threading.RLock())
+        self._store = Store()
         maker = Owner(manager="kube-apiserver", operation="Update", api_version="v1")
-        with self._changed:
+        with self._store.lock:
             for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
                 body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
                 self._insert(self._type(NAMESPACES), body, maker)
@@ -122,11 +97,11 @@ class FakeCluster:
     ) -> Object | None:
         """Return the object, `None` when it does not exist; `cached` changes nothing here."""
         del cached
-        with self._changed:
+        with self._store.lock:
             self._record(Call(verb="get", resource=resource.plural, name=name, namespace=namespace or ""))
             self._type(resource)
-            found = self._store.objects.get(_key(resource, namespace, name))
-            return None if found is None else _copy(found)
+            found = self._store.get(key_of(resource, namespace, name))
+            return None if found is None else copy_of(found)
 
     def apply(
         self,
@@ -138,14 +113,14 @@ class FakeCluster:
         subresource: str | None = None,
     ) -> Object:
         """Server-side apply `body` and return what is then held."""
-        with self._changed:
+        with self._store.lock:
             kind, body, key = self._admit("apply", resource, body, manager, subresource)
             if body["metadata"].get("managedFields"):
                 raise Invalid("metadata.managedFields must be nil", fields=("metadata.managedFields",))
             reason = untypable(body, kind.schema)
             if reason:
                 raise ServerFault(f"failed to create typed patch object ({key[3]}): {reason}", permanent=True)
-            live = self._store.objects.get(key)
+            live = self._store.get(key)
             if live is None:
                 return self._apply_new(kind, body, manager, subresource)
             owner = Owner(
@@ -167,17 +142,17 @@ class FakeCluster:
         subresource: str | None = None,
     ) -> Object:
         """Apply a JSON merge patch and return what is then held."""
-        with self._changed:
+        with self._store.lock:
             kind = self._served("patch", resource, name, namespace, manager=manager, sub=subresource)
-            key = _key(resource, namespace, name)
+            key = key_of(resource, namespace, name)
             live = self._existing(key)
-            return self._update(kind, live, _merge_patched(live, _copy(patch)), manager, subresource or "")
+            return self._update(kind, live, merge_patched(live, copy_of(patch)), manager, subresource or "")
 
     def create(self, resource: Resource, body: Object, *, manager: str) -> Object:
         """Create an object; `Conflict` when it exists."""
-        with self._changed:
+        with self._store.lock:
             kind, body, key = self._admit("create", resource, body, manager, None)
-            if key in self._store.objects:
+            if self._store.get(key) is not None:
                 raise Conflict(f'{resource.plural} "{key[3]}" already exists')
             if body["metadata"].get("resourceVersion"):
                 raise ServerFault("resourceVersion should not be set on objects to be created")
@@ -186,7 +161,7 @@ class FakeCluster:
 
     def replace(self, resource: Resource, body: Object, *, manager: str) -> Object:
         """Replace an object; a `resourceVersion` in the body makes it conditional."""
-        with self._changed:
+        with self._store.lock:
             kind, body, key = self._admit("update", resource, body, manager, None)
             live = self._existing(key)
             if not body["metadata"].get("resourceVersion") and (
@@ -200,19 +175,19 @@ class FakeCluster:
 
     def delete(self, resource: Resource, name: str, *, namespace: str | None = None) -> None:
         """Delete an object, or mark it where finalizers or a kubelet have a last word."""
-        with self._changed:
+        with self._store.lock:
             self._served("delete", resource, name, namespace)
-            live = self._store.objects.get(_key(resource, namespace, name))
+            live = self._store.get(key_of(resource, namespace, name))
             if live is None:
                 return
             bound = resource.plural == "pods" and live.get("spec", {}).get("nodeName")
             if not live["metadata"].get("finalizers") and not bound:
                 self.remove(resource, name, namespace=namespace)
             elif "deletionTimestamp" not in live["metadata"]:
-                marked = _copy(live)
+                marked = copy_of(live)
                 marked["metadata"]["deletionTimestamp"] = self._stamp()
                 marked["metadata"]["deletionGracePeriodSeconds"] = 30 if bound else 0
-                self._keep(_key(resource, namespace, name), marked, "MODIFIED")
+                self._store.keep(key_of(resource, namespace, name), marked, "MODIFIED")
 
     def list_all(
         self,
@@ -223,13 +198,13 @@ class FakeCluster:
         label_selector: str | None = None,
     ) -> tuple[list[Object], str]:
         """Return every object and the present resource version."""
-        with self._changed:
+        with self._store.lock:
             self._record(Call(verb="list", resource=resource.plural, namespace=namespace or ""))
             kind = self._type(resource)
             found = [
                 _as_listed(kind, obj)
-                for obj in self._objects(resource, namespace)
-                if _selects(label_selector, obj["metadata"].get("labels", {}))
+                for obj in self._store.listed(resource, namespace)
+                if selects(label_selector, obj["metadata"].get("labels", {}))
             ]
             version = str(self._store.version)
         return (found if project is None else [project(obj) for obj in found]), version
@@ -245,12 +220,12 @@ class FakeCluster:
         timeout_seconds: float = 300.0,
     ) -> Iterator[WatchEvent]:
         """Yield changes until `timeout_seconds` have passed; the only bookmark is that of a watch-list."""
-        with self._changed:
+        with self._store.lock:
             self._record(Call(verb="watch", resource=resource.plural, namespace=namespace or ""))
             self._type(resource)
             version = self._store.version
             from_now = resource_version in (None, "", "0")
-            present = [_copy(obj) for obj in self._objects(resource, namespace)] if from_now else []
+            present = [copy_of(obj) for obj in self._store.listed(resource, namespace)] if from_now else []
             if not from_now:
                 version = int(resource_version or 0)
         for obj in present:
@@ -258,27 +233,22 @@ class FakeCluster:
         if initial_events:
             yield WatchEvent("BOOKMARK", {}, str(version), initial_end=True)
         deadline = time.monotonic() + timeout_seconds
-        while (changes := self._wait_for_changes(resource, namespace, version, deadline)) is not None:
+        while (changes := self._store.await_changes(resource, namespace, version, deadline)) is not None:
             for change in changes:
                 version = change.version
-                yield _event(change.type, _copy(change.object), project)
+                yield _event(change.type, copy_of(change.object), project)
 
     def remove(self, resource: Resource, name: str, *, namespace: str | None = None) -> None:
         """Take an object away at once, as a kubelet does with a pod that has ended, and what it owned with it."""
-        with self._changed:
-            key = _key(resource, namespace, name)
-            gone = self._store.objects.pop(key)
-            self._note(key, _versioned(gone, self._next_version()), "DELETED")
+        with self._store.lock:
+            gone = self._store.take(key_of(resource, namespace, name))
             if resource == CRDS:
-                self._drop_all(gone["spec"]["group"], gone["spec"]["names"]["plural"])
-            self._collect(gone["metadata"]["uid"])
+                self._store.take_all(gone["spec"]["group"], gone["spec"]["names"]["plural"])
 
     def compact(self) -> None:
         """Forget old changes: watches from before now are refused with `Gone`."""
-        with self._changed:
-            self._store.compacted = self._store.version
-            self._store.changes.clear()
-            self._changed.notify_all()
+        with self._store.lock:
+            self._store.compact()
 
     def _admit(
         self,
@@ -288,15 +258,15 @@ class FakeCluster:
         manager: str,
         subresource: str | None,
     ) -> tuple[_Type, Object, Key]:
-        body = _copy(body)
+        body = copy_of(body)
         metadata = body.setdefault("metadata", {})
         name, namespace = metadata.get("name", ""), metadata.get("namespace")
         kind = self._served(verb, resource, name, namespace, manager=manager, sub=subresource)
         if (body.get("apiVersion"), body.get("kind")) != (resource.api_version, resource.kind):
             raise Invalid(f"the body is no {resource.kind} of {resource.api_version}")
-        if resource.namespaced and _key(NAMESPACES, None, namespace or "") not in self._store.objects:
+        if resource.namespaced and self._store.get(key_of(NAMESPACES, None, namespace or "")) is None:
             raise NotFound(f'namespaces "{namespace}" not found')
-        return kind, body, _key(resource, namespace, name)
+        return kind, body, key_of(resource, namespace, name)
 
     def _served(
         self,
@@ -333,7 +303,7 @@ class FakeCluster:
         if (resource.group, resource.plural) in _BUILTIN_RESOURCES:
             has_status = resource.plural in _WITH_STATUS
             return _Type(resource, BUILTIN[resource.kind], has_status=has_status, is_custom=False)
-        crd = self._store.objects.get(_key(CRDS, None, f"{resource.plural}.{resource.group}"))
+        crd = self._store.get(key_of(CRDS, None, f"{resource.plural}.{resource.group}"))
         for version in crd["spec"]["versions"] if crd else ():
             if version["name"] == resource.version and version["served"]:
                 has_status = "status" in version.get("subresources", {})
@@ -341,7 +311,7 @@ class FakeCluster:
         raise NotFound("the server could not find the requested resource")
 
     def _existing(self, key: Key) -> Object:
-        live = self._store.objects.get(key)
+        live = self._store.get(key)
         if live is None:
             raise NotFound(f'{key[1]} "{key[3]}" not found')
         return live
@@ -361,7 +331,7 @@ class FakeCluster:
         return self._insert(kind, body, owner)
 
     def _insert(self, kind: _Type, body: Object, owner: Owner) -> Object:
-        _check_names(body)
+        check_names(body)
         if kind.has_status and kind.is_custom:
             body.pop("status", None)
         body = pruned(body, kind.schema) if kind.is_custom else body
@@ -384,14 +354,14 @@ class FakeCluster:
                     {"type": word, "status": "True", "reason": reason} for word, reason in accepted
                 ]
             }
-        key = _key(kind.resource, metadata.get("namespace"), metadata["name"])
-        kept = self._keep(key, body, "ADDED")
-        if self._is_orphan(kept):
+        key = key_of(kind.resource, metadata.get("namespace"), metadata["name"])
+        kept = self._store.keep(key, body, "ADDED")
+        if self._store.is_orphan(kept):
             self.remove(kind.resource, metadata["name"], namespace=metadata.get("namespace"))
-        return _copy(kept)
+        return copy_of(kept)
 
     def _apply_to(self, kind: _Type, live: Object, body: Object, applier: Owner, *, force: bool) -> Object:
-        _check_preconditions(live, body)
+        check_preconditions(live, body)
         roots = _writable_roots(kind, applier.subresource)
         config = _only(body, roots)
         owners = owners_of(live) or [_before_first_apply(kind, live)]
@@ -412,7 +382,7 @@ class FakeCluster:
         return self._commit(kind, live, result, [*kept, give(before, asked, time=now)])
 
     def _update(self, kind: _Type, live: Object, new: Object, manager: str, subresource: str) -> Object:
-        _check_preconditions(live, new)
+        check_preconditions(live, new)
         roots = _writable_roots(kind, subresource)
         result = {**_without_managed(live), **_only(new, roots)}
         for root in roots - new.keys():
@@ -442,7 +412,7 @@ class FakeCluster:
     def _commit(self, kind: _Type, live: Object, result: Object, owners: list[Owner]) -> Object:
         if kind.is_custom:
             result = pruned(result, kind.schema)
-        _check_names(result)
+        check_names(result)
         _check_schema(kind, result)
         metadata = {
             **result["metadata"],
@@ -452,128 +422,32 @@ class FakeCluster:
         result = {**result, "metadata": metadata}
         metadata["resourceVersion"] = live["metadata"]["resourceVersion"]
         if _timeless(result) == _timeless(live):
-            return _copy(live)
+            return copy_of(live)
         if kind.is_custom and _generation_part(kind, result) != _generation_part(kind, live):
             metadata["generation"] = live["metadata"].get("generation", 1) + 1
-        key = _key(kind.resource, metadata.get("namespace"), metadata["name"])
-        kept = self._keep(key, result, "MODIFIED")
+        key = key_of(kind.resource, metadata.get("namespace"), metadata["name"])
+        kept = self._store.keep(key, result, "MODIFIED")
         if (
             "deletionTimestamp" in metadata
             and not metadata.get("finalizers")
             and kind.resource.plural != "pods"
         ):
             self.remove(kind.resource, metadata["name"], namespace=metadata.get("namespace"))
-        return _copy(kept)
-
-    def _keep(self, key: Key, obj: Object, change: Literal["ADDED", "MODIFIED"]) -> Object:
-        kept = _versioned(obj, self._next_version())
-        self._store.objects[key] = kept
-        self._note(key, kept, change)
-        return kept
-
-    def _note(self, key: Key, obj: Object, change: Literal["ADDED", "MODIFIED", "DELETED"]) -> None:
-        self._store.changes.append(_Change(self._store.version, key, change, obj))
-        self._changed.notify_all()
-
-    def _next_version(self) -> int:
-        self._store.version += 1
-        return self._store.version
-
-    def _objects(self, resource: Resource, namespace: str | None) -> list[Object]:
-        keys = sorted(
-            key
-            for key in self._store.objects
-            if key[:2] == (resource.group, resource.plural) and namespace in (None, key[2])
-        )
-        return [self._store.objects[key] for key in keys]
-
-    def _wait_for_changes(
-        self, resource: Resource, namespace: str | None, version: int, deadline: float
-    ) -> list[_Change] | None:
-        with self._changed:
-            while True:
-                if version < self._store.compacted:
-                    raise Gone(f"too old resource version: {version} ({self._store.compacted})")
-                found = [
-                    change
-                    for change in _since(self._store.changes, version)
-                    if change.key[:2] == (resource.group, resource.plural)
-                    and namespace in (None, change.key[2])
-                ]
-                if found:
-                    return found
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return None
-                self._changed.wait(left)
-
-    def _is_orphan(self, obj: Object) -> bool:
-        owners = obj["metadata"].get("ownerReferences") or ()
-        alive = {held["metadata"]["uid"] for held in self._store.objects.values()} if owners else set()
-        return bool(owners) and not any(owner["uid"] in alive for owner in owners)
-
-    def _collect(self, uid: str) -> None:
-        for key, obj in list(self._store.objects.items()):
-            owners = obj["metadata"].get("ownerReferences") or ()
-            if any(owner["uid"] == uid for owner in owners) and self._is_orphan(obj):
-                resource = Resource(key[0], "", key[1], obj["kind"], namespaced=bool(key[2]))
-                self.remove(resource, key[3], namespace=key[2] or None)
-
-    def _drop_all(self, group: str, plural: str) -> None:
-        for key in [key for key in self._store.objects if key[:2] == (group, plural)]:
-            gone = self._store.objects.pop(key)
-            self._note(key, _versioned(gone, self._next_version()), "DELETED")
+        return copy_of(kept)
 
     def _stamp(self) -> str:
         return self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _copy(value: Object) -> Object:
-    # Through JSON: what the server holds is JSON, and nobody shares a dictionary with it.
-    copied: Object = msgspec.json.decode(msgspec.json.encode(value))
-    return copied
-
-
-def _key(resource: Resource, namespace: str | None, name: str) -> Key:
-    return resource.group, resource.plural, (namespace or "") if resource.namespaced else "", name
-
-
-def _since(changes: list[_Change], version: int) -> list[_Change]:
-    start = len(changes)
-    while start and changes[start - 1].version > version:
-        start -= 1
-    return changes[start:]
-
-
-def _event(
-    kind: Literal["ADDED", "MODIFIED", "DELETED"], obj: Object, project: Projection | None
-) -> WatchEvent:
+def _event(kind: ChangeType, obj: Object, project: Projection | None) -> WatchEvent:
     version = obj["metadata"]["resourceVersion"]
     return WatchEvent(kind, obj if project is None else project(obj), version)
 
 
-def _versioned(obj: Object, version: int) -> Object:
-    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(version)}}
-
-
 def _as_listed(kind: _Type, obj: Object) -> Object:
     # Items of a list of a built-in kind come without their kind, as the server writes them.
-    listed = _copy(obj)
+    listed = copy_of(obj)
     return listed if kind.is_custom else {k: v for k, v in listed.items() if k not in {"apiVersion", "kind"}}
-
-
-def _selects(selector: str | None, labels: dict[str, str]) -> bool:
-    return all(_matches(part.strip(), labels) for part in (selector or "").split(",") if part.strip())
-
-
-def _matches(part: str, labels: dict[str, str]) -> bool:
-    name, unequal, value = part.partition("!=")
-    if unequal:
-        return labels.get(name) != value
-    name, equal, value = part.partition("=")
-    if equal:
-        return labels.get(name) == value.removeprefix("=")
-    return (part.lstrip("!") in labels) != part.startswith("!")
 
 
 def _writable_roots(kind: _Type, subresource: str) -> frozenset[str]:
@@ -640,52 +514,6 @@ def _timeless(obj: Object) -> Object:
     entries = [{k: v for k, v in e.items() if k != "time"} for e in obj["metadata"].get("managedFields", ())]
     ordered = sorted(entries, key=lambda e: (e["manager"], e["operation"], e.get("subresource", "")))
     return {**obj, "metadata": {**obj["metadata"], "managedFields": ordered}}
-
-
-def _merge_patched(target: Any, patch: Any) -> Any:  # noqa: ANN401 - any JSON value
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = _merge_patched(result.get(name), value)
-    return result
-
-
-def _check_preconditions(live: Object, new: Object) -> None:
-    wanted, held = new["metadata"], live["metadata"]
-    if wanted.get("resourceVersion") not in (None, "", held["resourceVersion"]):
-        raise Conflict("the object has been modified; please apply your changes to the latest version")
-    if wanted.get("uid") not in (None, "", held["uid"]):
-        raise Invalid("metadata.uid: Invalid value: field is immutable", fields=("metadata.uid",))
-
-
-def _check_names(obj: Object) -> None:
-    metadata = obj["metadata"]
-    name = metadata.get("name", "")
-    if not _SUBDOMAIN.fullmatch(name) or len(name) > 253:
-        raise Invalid(f"metadata.name: Invalid value: {name!r}", fields=("metadata.name",))
-    for key, value in (metadata.get("labels") or {}).items():
-        if not _is_qualified(key) or not (value == "" or _is_label_text(value)):
-            raise Invalid(
-                f"metadata.labels: Invalid value: {value!r} of {key!r}", fields=("metadata.labels",)
-            )
-    for key in metadata.get("annotations") or {}:
-        if not _is_qualified(key.lower()):
-            raise Invalid(f"metadata.annotations: Invalid value: {key!r}", fields=("metadata.annotations",))
-
-
-def _is_qualified(key: str) -> bool:
-    prefix, slash, name = key.rpartition("/")
-    if slash and not (_SUBDOMAIN.fullmatch(prefix) and len(prefix) <= 253):
-        return False
-    return _is_label_text(name)
-
-
-def _is_label_text(text: str) -> bool:
-    return len(text) <= 63 and bool(_LABEL_NAME.fullmatch(text))
 
 
 def _check_schema(kind: _Type, obj: Object) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from agent.core.class_spec import Override
+from agent.core.class_plan import Override
 from agent.core.conditions import condition, dated, timestamp
 from agent.core.fold import ClassState
 from agent.core.keys import INVENTORY_MANAGER

@@ -6,7 +6,6 @@ bounded number of times; what is left after that is a `ClusterError`.
 """
 
 import os
-import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,16 +21,24 @@ from kubernetes.config.config_exception import ConfigException
 from kubernetes.config.incluster_config import InClusterConfigLoader
 from kubernetes.config.kube_config import load_kube_config
 
+from agent.api_requests import (
+    APPLY_PATCH,
+    JSON,
+    MERGE_PATCH,
+    ApiRequest,
+    api_request,
+    lines_of,
+    pause_before_retry,
+    watch_event,
+)
 from agent.cluster import (
     ClusterError,
-    Conflict,
     Gone,
     NotFound,
     Object,
     Projection,
     Resource,
     ServerFault,
-    Throttled,
     Unauthorized,
     Unreachable,
     WatchEvent,
@@ -42,10 +49,6 @@ ConfigurationSource = Callable[[], Configuration]
 """Reads where the server is and with which credentials to ask it, again at each call."""
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-_JSON = "application/json"
-_MERGE = "application/merge-patch+json"
-_APPLY = "application/apply-patch+yaml"
 
 
 class RequestObserver(Protocol):
@@ -67,19 +70,6 @@ class Patience:
     """No attempt starts later than this after the first."""
     watch_idle: float = 100.0
     """A watch hears a bookmark each minute; longer silence is a dead connection."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
-    verb: str
-    method: str
-    resource: Resource
-    path: str
-    query: tuple[tuple[str, str], ...] = ()
-    body: Object | None = None
-    content_type: str = _JSON
-    conflict_may_pass: bool = False
-    """A 409 without named fields is a race that the same request can win the next time."""
 
 
 def in_cluster(
@@ -151,7 +141,9 @@ class KubernetesCluster:
         """Return the object, `None` when it does not exist; `cached` allows the server's watch cache."""
         query = (("resourceVersion", "0"),) if cached else ()
         try:
-            return self._send(_request("get", "GET", resource, namespace=namespace, name=name, query=query))
+            return self._send(
+                api_request("get", "GET", resource, namespace=namespace, name=name, query=query)
+            )
         except _MissingObject:
             return None
 
@@ -166,7 +158,7 @@ class KubernetesCluster:
     ) -> Object:
         """Server-side apply `body` and return what the server then holds."""
         metadata = body["metadata"]
-        request = _request(
+        request = api_request(
             "apply",
             "PATCH",
             resource,
@@ -175,7 +167,7 @@ class KubernetesCluster:
             subresource=subresource,
             query=(("fieldManager", manager), ("force", "true" if force else "false")),
             body=body,
-            content_type=_APPLY,
+            content_type=APPLY_PATCH,
             conflict_may_pass="resourceVersion" not in metadata,
         )
         return self._send(request)
@@ -191,7 +183,7 @@ class KubernetesCluster:
         subresource: str | None = None,
     ) -> Object:
         """Apply a JSON merge patch and return what the server then holds."""
-        request = _request(
+        request = api_request(
             "patch",
             "PATCH",
             resource,
@@ -200,7 +192,7 @@ class KubernetesCluster:
             subresource=subresource,
             query=(("fieldManager", manager),),
             body=patch,
-            content_type=_MERGE,
+            content_type=MERGE_PATCH,
             conflict_may_pass="resourceVersion" not in patch.get("metadata", {}),
         )
         return self._send(request)
@@ -209,12 +201,14 @@ class KubernetesCluster:
         """Create an object; `Conflict` when it exists."""
         namespace = body["metadata"].get("namespace")
         query = (("fieldManager", manager),)
-        return self._send(_request("create", "POST", resource, namespace=namespace, query=query, body=body))
+        return self._send(
+            api_request("create", "POST", resource, namespace=namespace, query=query, body=body)
+        )
 
     def replace(self, resource: Resource, body: Object, *, manager: str) -> Object:
         """Replace an object; a `resourceVersion` in the body makes it conditional."""
         metadata = body["metadata"]
-        request = _request(
+        request = api_request(
             "update",
             "PUT",
             resource,
@@ -228,7 +222,7 @@ class KubernetesCluster:
     def delete(self, resource: Resource, name: str, *, namespace: str | None = None) -> None:
         """Delete an object; nothing happens when it does not exist."""
         try:
-            self._send(_request("delete", "DELETE", resource, namespace=namespace, name=name))
+            self._send(api_request("delete", "DELETE", resource, namespace=namespace, name=name))
         except _MissingObject:
             return
 
@@ -265,11 +259,11 @@ class KubernetesCluster:
             query.append(("resourceVersion", resource_version))
         if initial_events:
             query += [("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]
-        request = _request("watch", "GET", resource, namespace=namespace, query=tuple(query))
+        request = api_request("watch", "GET", resource, namespace=namespace, query=tuple(query))
         response = self._open(request, read_seconds=self._patience.watch_idle)
         try:
-            for line in _lines(response):
-                yield _watch_event(line, project)
+            for line in lines_of(response.stream(65536)):
+                yield watch_event(line, project)
         except urllib3.exceptions.HTTPError as error:
             raise Unreachable(f"the watch of {resource.plural} broke: {error}") from error
         finally:
@@ -292,7 +286,7 @@ class KubernetesCluster:
         token = ""
         while True:
             query = (*fixed, ("continue", token)) if token else tuple(fixed)
-            page = self._send(_request("list", "GET", resource, namespace=namespace, query=query))
+            page = self._send(api_request("list", "GET", resource, namespace=namespace, query=query))
             if "items" not in page or "metadata" not in page:
                 raise ServerFault(f"a page of {resource.plural} came without items: half a list is no list")
             found = page["items"] or []
@@ -301,7 +295,7 @@ class KubernetesCluster:
             if not token:
                 return items, page["metadata"].get("resourceVersion", "")
 
-    def _send(self, request: _Request) -> Object:
+    def _send(self, request: ApiRequest) -> Object:
         """Return the JSON object that answers, after as many attempts as patience allows."""
         response = self._open(request, read_seconds=self._patience.read, preload=True)
         try:
@@ -313,7 +307,7 @@ class KubernetesCluster:
         return decoded
 
     def _open(
-        self, request: _Request, *, read_seconds: float, preload: bool = False
+        self, request: ApiRequest, *, read_seconds: float, preload: bool = False
     ) -> urllib3.BaseHTTPResponse:
         started = self._clock()
         token_was_read_again = False
@@ -329,7 +323,7 @@ class KubernetesCluster:
                 token_was_read_again = True
                 continue
             except ClusterError as error:
-                pause = _pause_before_retry(error, request, attempt)
+                pause = pause_before_retry(error, request, attempt)
                 spent = self._clock() - started
                 if (
                     pause is None
@@ -340,7 +334,9 @@ class KubernetesCluster:
             self._wait(pause)
             attempt += 1
 
-    def _attempt(self, request: _Request, read_seconds: float, *, preload: bool) -> urllib3.BaseHTTPResponse:
+    def _attempt(
+        self, request: ApiRequest, read_seconds: float, *, preload: bool
+    ) -> urllib3.BaseHTTPResponse:
         status = 0
         try:
             response = self._call(request, read_seconds)
@@ -364,13 +360,13 @@ class KubernetesCluster:
             return response
         raise _failure(request, response)
 
-    def _call(self, request: _Request, read_seconds: float) -> urllib3.BaseHTTPResponse:
+    def _call(self, request: ApiRequest, read_seconds: float) -> urllib3.BaseHTTPResponse:
         client = self._client or self._connect()
         call = client.param_serialize(
             request.method,
             request.path,
             query_params=list(request.query),
-            header_params={"Accept": _JSON, "Content-Type": request.content_type},
+            header_params={"Accept": JSON, "Content-Type": request.content_type},
             body=request.body,
             auth_settings=["BearerToken"],
         )
@@ -394,39 +390,11 @@ class _MissingObject(NotFound):
     """The resource type is there, the object is not."""
 
 
-def _request(
-    verb: str,
-    method: str,
-    resource: Resource,
-    *,
-    namespace: str | None = None,
-    name: str | None = None,
-    subresource: str | None = None,
-    query: tuple[tuple[str, str], ...] = (),
-    body: Object | None = None,
-    content_type: str = _JSON,
-    conflict_may_pass: bool = False,
-) -> _Request:
-    root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
-    scope = f"namespaces/{namespace}" if namespace and resource.namespaced else None
-    parts = [root, scope, resource.plural, name, subresource]
-    return _Request(
-        verb=verb,
-        method=method,
-        resource=resource,
-        path="/".join(part for part in parts if part),
-        query=query,
-        body=body,
-        content_type=content_type,
-        conflict_may_pass=conflict_may_pass,
-    )
-
-
 def _succeeded(status: int) -> bool:
     return 200 <= status <= 299
 
 
-def _failure(request: _Request, response: urllib3.BaseHTTPResponse) -> ClusterError:
+def _failure(request: ApiRequest, response: urllib3.BaseHTTPResponse) -> ClusterError:
     try:
         decoded: Any = msgspec.json.decode(response.data)
     except msgspec.DecodeError:
@@ -438,48 +406,3 @@ def _failure(request: _Request, response: urllib3.BaseHTTPResponse) -> ClusterEr
     if isinstance(error, NotFound) and names_the_object(body, name):
         return _MissingObject(error.message)
     return error
-
-
-def _pause_before_retry(error: ClusterError, request: _Request, attempt: int) -> float | None:
-    """Return the seconds until the same request may be sent again, `None` when it would be in vain."""
-    # Half of it jitter: a thousand agents that were refused together must not come back together.
-    backoff: float = min(0.1 * 2**attempt, 5.0) * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
-    match error:
-        case Throttled(retry_after_seconds=stated):
-            return max(backoff, (stated or 0.0) * random.uniform(1.0, 1.25))  # noqa: S311 - no secret
-        case ServerFault(permanent=False) | Unreachable():
-            return backoff
-        case Conflict(conflicts=()) if request.conflict_may_pass:
-            return backoff
-        case _:
-            return None
-
-
-def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
-    """Yield the lines of a stream as they arrive; one line may span many chunks."""
-    rest = bytearray()
-    for chunk in response.stream(65536):
-        start = 0
-        while (end := chunk.find(b"\n", start)) >= 0:
-            rest += chunk[start:end]
-            if rest:
-                yield bytes(rest)
-            rest.clear()
-            start = end + 1
-        rest += chunk[start:]
-
-
-def _watch_event(line: bytes, project: Projection | None) -> WatchEvent:
-    try:
-        decoded = msgspec.json.decode(line)
-        kind, content = decoded["type"], decoded["object"]
-    except (msgspec.DecodeError, KeyError, TypeError) as error:
-        raise ServerFault(f"a watch sent what is no event: {error}") from error
-    if kind == "ERROR":
-        raise refusal(int(content.get("code") or 500), content)
-    metadata = content.get("metadata", {})
-    version = metadata.get("resourceVersion", "")
-    if kind == "BOOKMARK":
-        ended = (metadata.get("annotations") or {}).get(_INITIAL_EVENTS_END) == "true"
-        return WatchEvent("BOOKMARK", {}, version, ended)
-    return WatchEvent(kind, content if project is None else project(content), version)
