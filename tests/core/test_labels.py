@@ -315,8 +315,26 @@ def test_a_gpu_that_failed_before_it_told_its_name_takes_nothing_from_the_others
     whole = labels(*sound)
     beside = labels(*sound, unread(2, pci=pci("2330", slot=2)))
     changed = {key: beside.get(key) for key in whole | beside if whole.get(key) != beside.get(key)}
-    # Its measured memory is not known, so no least of all is.
-    assert changed == {"accelerators.ome.io/health": "failed", "accelerators.ome.io/memory-mib": None}
+    assert changed == {"accelerators.ome.io/health": "failed"}
+
+
+def test_a_gpu_that_hangs_half_way_takes_nothing_from_the_others():
+    whole, beside = (
+        labels_for(inventory_of(fake_facts(name))) for name in ("h100x8", "h100x8-lost-after-handle")
+    )
+    assert {key for key in whole | beside if whole.get(key) != beside.get(key)} == {
+        "accelerators.ome.io/count",
+        "accelerators.ome.io/health",
+        "count.accelerators.ome.io/nvidia-h100-80gb",
+    }
+
+
+def test_a_failed_gpu_of_another_class_claims_what_it_is_known_for():
+    stranger = unread(1, pci=pci("1eb8", slot=1))
+    found = labels(h100(0), stranger)
+    assert plain(found).keys().isdisjoint({"class", "product", "family", "memory-mib"})
+    assert plain(found)["memory-gib"] == "16"
+    assert "nvlink" not in group(found, "feature")
 
 
 def test_a_lost_gpu_of_another_model_still_makes_the_node_mixed():

@@ -8,8 +8,8 @@ from agent.core.keys import DEFAULT_DOMAIN
 from agent.core.matching.counts import Need, need_on
 from agent.core.matching.hardware import ClassFacts
 from agent.core.matching.identity import Scope
-from agent.core.matching.inventory_rule import count_rule
-from agent.core.matching.membership import Stranger
+from agent.core.matching.inventory_rule import Strangers, count_rule
+from agent.core.matching.membership import Stranger, membership
 from agent.core.matching.node_answers import NodeAnswer, NodeScope, node_answer
 from agent.core.matching.nodes import NodeView
 from agent.core.matching.policies import Candidate, picked
@@ -114,8 +114,9 @@ def answer_for(subject: Subject, hardware: Hardware, options: Options = Options(
     node_scope = _node_scope(requirements, hardware, options)
     classes: list[ClassAnswer] = []
     nodes: list[NodeAnswer] = []
+    fleet = _alike(hardware.nodes)
     for facts in hardware.classes:
-        answer, found = _class_answer(requirements, facts, hardware.nodes, scope, node_scope)
+        answer, found = _class_answer(requirements, facts, fleet, scope, node_scope)
         classes.append(answer)
         nodes += found
     ordered = _runtime_order(classes, requirements)
@@ -160,7 +161,7 @@ def _node_scope(requirements: Requirements, hardware: Hardware, options: Options
 def _class_answer(
     requirements: Requirements,
     facts: ClassFacts,
-    nodes: Sequence[NodeView],
+    fleet: Sequence[Sequence[NodeView]],
     scope: Scope,
     node_scope: NodeScope,
 ) -> tuple[ClassAnswer, list[NodeAnswer]]:
@@ -168,13 +169,13 @@ def _class_answer(
     precision = chosen_precision(facts, preferred)
     need, size_rules = need_on(requirements, facts, precision)
     rules = [*class_rules(requirements, facts, scope), *size_rules]
-    found, strangers = _on_nodes(facts, nodes, need, node_scope)
+    found, strangers = _on_nodes(facts, fleet, need, node_scope)
     counted = count_rule(
         facts,
         need,
         found,
         strangers,
-        any_nodes=bool(nodes),
+        any_nodes=bool(fleet),
         nvlink_required=node_scope.nvlink_required,
     )
     rules += counted
@@ -184,29 +185,40 @@ def _class_answer(
         need=need,
         precision=precision,
         rules=tuple(rules),
-        nodes_now=sum(one.verdict == FITS for one in found) if nodes else None,
-        nodes_total=sum(one.when_free == FITS for one in found) if nodes else None,
+        nodes_now=sum(one.verdict == FITS for one in found) if fleet else None,
+        nodes_total=sum(one.when_free == FITS for one in found) if fleet else None,
     )
     return answer, found
 
 
 def _on_nodes(
-    facts: ClassFacts, nodes: Sequence[NodeView], need: Need, scope: NodeScope
-) -> tuple[list[NodeAnswer], list[tuple[str, str]]]:
-    """Return the answers of the nodes that have the class, and why each other node has not.
+    facts: ClassFacts, fleet: Sequence[Sequence[NodeView]], need: Need, scope: NodeScope
+) -> tuple[list[NodeAnswer], list[Strangers]]:
+    """Return the answers of the nodes that have the class, and why the others have not.
 
     Simulated nodes never count beside real ones.
     """
     found: list[NodeAnswer] = []
-    strangers: list[tuple[str, str]] = []
-    for node in nodes:
-        answer = node_answer(facts, node, need, scope)
-        if isinstance(answer, Stranger):
-            strangers.append((node.name, answer.reason))
+    strangers: list[Strangers] = []
+    for alike in fleet:
+        # What one node of a group has of a class, all have.
+        first = membership(facts, alike[0], domain=scope.domain)
+        if isinstance(first, Stranger):
+            strangers.append(Strangers(alike[0].name, first.reason, len(alike)))
         else:
-            found.append(answer)
+            answers = (node_answer(facts, node, need, scope) for node in alike)
+            found += [answer for answer in answers if isinstance(answer, NodeAnswer)]
     real = [answer for answer in found if not answer.simulated]
     return real or found, strangers
+
+
+def _alike(nodes: Sequence[NodeView]) -> tuple[tuple[NodeView, ...], ...]:
+    """Group the nodes whose records tell of the same classes and kinds of devices; one without a record is alone."""
+    groups: dict[object, list[NodeView]] = {}
+    for node in nodes:
+        key = node.name if node.devices is None else (tuple(node.offers), node.kinds)
+        groups.setdefault(key, []).append(node)
+    return tuple(tuple(group) for group in groups.values())
 
 
 def _runtime_order(answers: Sequence[ClassAnswer], requirements: Requirements) -> list[ClassAnswer]:

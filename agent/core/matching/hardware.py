@@ -81,16 +81,9 @@ class ClassFacts:
     total: int | None = None
     """`status.totalAccelerators`."""
     available: int | None = None
+    partition: str | None = None
+    """MIG profile of a partition's class, `None` for whole devices."""
     problems: tuple[Problem, ...] = ()
-
-    @property
-    def partition(self) -> str | None:
-        """Return the MIG profile of a partition's class, `None` for whole devices."""
-        _, marker, profile = self.name.partition("-mig-")
-        if marker:
-            return profile
-        shared = next((name for name in self.resources if name.startswith("nvidia.com/mig-")), None)
-        return shared.removeprefix("nvidia.com/mig-") if shared else None
 
     @property
     def resource(self) -> str | None:
@@ -138,6 +131,7 @@ def class_facts(obj: Mapping[str, Any], *, domain: str = DEFAULT_DOMAIN) -> Clas
         product_names=_product_names(annotations.get(f"{domain}/product-names")),
         total=status.whole("totalAccelerators", unit="accelerators"),
         available=status.whole("availableAccelerators", unit="accelerators"),
+        partition=_partition(name, resources),
         problems=tuple(root.problems),
     )
 
@@ -154,6 +148,14 @@ def memory_text(memory: Memory) -> str:
         return f"{nominal} ({gib_text(memory.measured_bytes / GIB)} measured, {memory.measured_bytes} bytes)"
     written = memory.bytes / GIB
     return nominal if written == memory.nominal_gib else f"{nominal} ({gib_text(written)} written)"
+
+
+def _partition(name: str, resources: Mapping[str, int]) -> str | None:
+    _, marker, profile = name.partition("-mig-")
+    if marker:
+        return profile
+    shared = next((resource for resource in resources if resource.startswith("nvidia.com/mig-")), None)
+    return shared.removeprefix("nvidia.com/mig-") if shared else None
 
 
 def _is_share(name: str, resources: Mapping[str, int], features: tuple[str, ...] | None) -> bool:

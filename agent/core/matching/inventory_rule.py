@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from agent.core.matching.counts import Need
 from agent.core.matching.hardware import ClassFacts
@@ -10,12 +11,22 @@ from agent.core.matching.verdicts import CANNOT_TELL, DOES_NOT_FIT, FITS, RuleAn
 
 _RULE = "count"
 
+_WITHOUT_ACCELERATORS = {"offers no accelerator", "has no accelerator"}
+
+
+class Strangers(NamedTuple):
+    """Nodes that have nothing of a class: the first one's name, why, and how many there are."""
+
+    name: str
+    reason: str
+    nodes: int
+
 
 def count_rule(
     facts: ClassFacts,
     need: Need,
     nodes: Sequence[NodeAnswer],
-    strangers: Sequence[tuple[str, str]],
+    strangers: Sequence[Strangers],
     *,
     any_nodes: bool,
     nvlink_required: bool,
@@ -58,7 +69,7 @@ def _by_total(facts: ClassFacts, need: Need) -> list[RuleAnswer]:
 
 
 def _by_nodes(
-    facts: ClassFacts, need: Need, nodes: Sequence[NodeAnswer], strangers: Sequence[tuple[str, str]]
+    facts: ClassFacts, need: Need, nodes: Sequence[NodeAnswer], strangers: Sequence[Strangers]
 ) -> RuleAnswer:
     sure = sum((one.usable or 0) // need.per_pod for one in nodes if one.when_free == FITS)
     perhaps = sum(one.when_free == CANNOT_TELL for one in nodes)
@@ -125,18 +136,17 @@ def _why(
     facts: ClassFacts,
     need: Need,
     nodes: Sequence[NodeAnswer],
-    strangers: Sequence[tuple[str, str]],
+    strangers: Sequence[Strangers],
     verdict: Verdict,
 ) -> str:
     """Return the reason of the node that is nearest; for a class that no node has, what a node has instead."""
     if not nodes:
         # The first that has accelerators says more than the first of the CPU nodes.
-        telling = [
-            pair for pair in strangers if pair[1] not in {"offers no accelerator", "has no accelerator"}
-        ]
-        name, reason = (telling or list(strangers))[0]
-        more = f" (as {len(strangers) - 1} more nodes)" if len(strangers) > 1 and not telling[1:] else ""
-        return f"no node has it: {name} {reason}{more}"
+        telling = [group for group in strangers if group.reason not in _WITHOUT_ACCELERATORS]
+        first = (telling or list(strangers))[0]
+        others = sum(group.nodes for group in strangers) - 1
+        more = f" (and so on, {others} more nodes)" if others > 2 else ""
+        return f"no node has it: {first.name} {first.reason}{more}"
     near = [one for one in nodes if one.when_free == verdict] or list(nodes)
     best = max(near, key=lambda one: one.usable or 0)
     if best.when_free == FITS:

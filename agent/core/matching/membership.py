@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
+from typing import NamedTuple
 
 from agent.core.catalogue import GIB
 from agent.core.keys import DEFAULT_DOMAIN
 from agent.core.matching.hardware import MEASURED_SHARE, VENDOR_RESOURCES, ClassFacts, gib_text
-from agent.core.matching.node_objects import DeviceView
+from agent.core.matching.node_objects import DeviceKind, DeviceView
 from agent.core.matching.nodes import NodeView
 from agent.core.matching.placement import selector_checks
 from agent.core.matching.spelling import normal, words
@@ -67,13 +68,15 @@ def membership(facts: ClassFacts, node: NodeView, *, domain: str = DEFAULT_DOMAI
 
 
 def _by_devices(facts: ClassFacts, node: NodeView) -> Membership:
-    devices = node.devices or ()
-    if not devices:
+    if not node.kinds:
         return Stranger("has no accelerator")
-    answers = [(device, _device_answer(facts, device)) for device in devices]
-    matching = tuple(device for device, answer in answers if answer == "")
-    if matching:
-        whole = tuple(device for device in matching if device.mig.mode != "enabled")
+    answers = _kinds_answers(_identity(facts), node.kinds)
+    if "" in answers:
+        matching = {kind for kind, answer in zip(node.kinds, answers, strict=True) if answer == ""}
+        devices = node.devices or ()
+        whole = tuple(
+            device for device in devices if device.kind in matching and device.mig.mode != "enabled"
+        )
         return Member(
             usable=sum(device.usable for device in whole),
             total=len(whole),
@@ -81,36 +84,13 @@ def _by_devices(facts: ClassFacts, node: NodeView) -> Membership:
             source=f"AcceleratorNode/{node.name} spec.devices",
             devices=whole,
         )
-    unsure = [device for device, answer in answers if answer is None]
-    if unsure:
-        return Unsure(f"nothing tells whether {unsure[0].product or 'its device'} is of this class")
-    return Stranger(next(answer for _, answer in answers if answer))
+    if None in answers:
+        unsure = node.kinds[answers.index(None)]
+        return Unsure(f"nothing tells whether {unsure.product or 'its device'} is of this class")
+    return Stranger(next(answer for answer in answers if answer))
 
 
-def _device_answer(facts: ClassFacts, device: DeviceView) -> str | None:
-    """Return "" for a device of the class, why not for another, `None` where nothing identifies it."""
-    return _identified(
-        _Identity(
-            vendor=facts.vendor,
-            family=facts.family,
-            model=facts.model,
-            capability=facts.capability,
-            device_ids=facts.device_ids,
-            nominal=facts.memory.nominal_gib if facts.memory else None,
-        ),
-        _Seen(
-            vendor=device.vendor,
-            family=device.family,
-            product=device.product,
-            capability=device.compute_capability,
-            device_id=device.pci.device_id,
-            gib=None if device.memory_bytes is None else Decimal(device.memory_bytes) / GIB,
-        ),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Identity:
+class _Identity(NamedTuple):
     """By what a class can be told."""
 
     vendor: str | None
@@ -118,25 +98,21 @@ class _Identity:
     model: str | None
     capability: str | None
     device_ids: tuple[str, ...]
-    nominal: Decimal | None
+    nominal_gib: Decimal | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
-    """By what a device can be told."""
-
-    vendor: str | None
-    family: str | None
-    product: str | None
-    capability: str | None
-    device_id: str | None
-    gib: Decimal | None
-    """Measured, or nominal where only labels tell."""
+def _identity(facts: ClassFacts) -> _Identity:
+    nominal = facts.memory.nominal_gib if facts.memory else None
+    return _Identity(facts.vendor, facts.family, facts.model, facts.capability, facts.device_ids, nominal)
 
 
-# A fleet has a few kinds of devices and thousands of each.
 @lru_cache(maxsize=4096)
-def _identified(of_class: _Identity, seen: _Seen) -> str | None:
+def _kinds_answers(of_class: _Identity, kinds: tuple[DeviceKind, ...]) -> tuple[str | None, ...]:
+    """Return for each kind "" where it is of the class, why it is not, `None` where nothing identifies it."""
+    return tuple(_kind_answer(of_class, kind) for kind in kinds)
+
+
+def _kind_answer(of_class: _Identity, seen: DeviceKind) -> str | None:
     this = seen.product or "the device"
     if _differ(of_class.vendor, seen.vendor):
         return f"{this} is of {seen.vendor}, not {of_class.vendor}"
@@ -150,12 +126,10 @@ def _identified(of_class: _Identity, seen: _Seen) -> str | None:
     by_model = bool(of_class.model and seen.product)
     if by_model and not by_id and not words(of_class.model or "") <= words(seen.product or ""):
         return f"{this} is no {of_class.model}"
-    if (
-        of_class.nominal
-        and seen.gib
-        and not of_class.nominal * MEASURED_SHARE <= seen.gib <= of_class.nominal
-    ):
-        return f"{this} has {gib_text(seen.gib)}, not {gib_text(of_class.nominal)}"
+    nominal = of_class.nominal_gib
+    gib = None if seen.memory_bytes is None else Decimal(seen.memory_bytes) / GIB
+    if nominal and gib and not nominal * MEASURED_SHARE <= gib <= nominal:
+        return f"{this} has {gib_text(gib)}, not {gib_text(nominal)}"
     return "" if by_id or by_model else None
 
 
@@ -170,24 +144,15 @@ def _by_labels(facts: ClassFacts, node: NodeView, domain: str) -> Membership:
         return Stranger(differing[0])
     if f"{domain}/present" not in labels and f"{domain}/count" not in labels:
         return _unlabelled(facts, node)
-    answer = _identified(
-        _Identity(
-            vendor=facts.vendor,
-            family=facts.family,
-            model=facts.model,
-            capability=facts.capability,
-            device_ids=(),
-            nominal=facts.memory.nominal_gib if facts.memory else None,
-        ),
-        _Seen(
-            vendor=labels.get(f"{domain}/vendor"),
-            family=labels.get(f"{domain}/family"),
-            product=labels.get(f"{domain}/product"),
-            capability=labels.get(f"{domain}/compute-capability"),
-            device_id=None,
-            gib=_whole_gib(labels, domain),
-        ),
+    kind = DeviceKind(
+        vendor=labels.get(f"{domain}/vendor"),
+        family=labels.get(f"{domain}/family"),
+        product=labels.get(f"{domain}/product"),
+        capability=labels.get(f"{domain}/compute-capability"),
+        device_id=None,
+        memory_bytes=_nominal_bytes(labels, domain),
     )
+    (answer,) = _kinds_answers(_identity(facts), (kind,))
     if answer is None:
         return Unsure("its labels do not tell whether its devices are of this class")
     if answer:
@@ -219,9 +184,9 @@ def _of_other_kind(facts: ClassFacts, node: NodeView) -> str:
     return f"has no partition {facts.partition}" + (f", but {held}" if held else "")
 
 
-def _whole_gib(labels: Mapping[str, str], domain: str) -> Decimal | None:
+def _nominal_bytes(labels: Mapping[str, str], domain: str) -> int | None:
     text = labels.get(f"{domain}/memory-gib", "")
-    return Decimal(text) if text.isascii() and text.isdigit() else None
+    return int(text) * GIB if text.isascii() and text.isdigit() else None
 
 
 def _differ(one: str | None, other: str | None) -> bool:

@@ -45,7 +45,7 @@ class NodeAnswer:
     reasons: tuple[str, ...] = ()
     simulated: bool = False
     fabric: str | None = None
-    """NVLink domain of all devices of the class; `None` where there is none, or several."""
+    """NVLink domain of all devices of the class, where a group spans nodes; `None` for none, or several."""
 
 
 def node_answer(facts: ClassFacts, node: NodeView, need: Need, scope: NodeScope) -> NodeAnswer | Stranger:
@@ -71,7 +71,7 @@ def node_answer(facts: ClassFacts, node: NodeView, need: Need, scope: NodeScope)
         usable=room.usable,
         reasons=tuple(reasons + _count_reasons(room, need, found)),
         simulated=node.simulated,
-        fabric=_single_fabric(found.devices) or node.labels.values.get(f"{scope.domain}/fabric"),
+        fabric=_fabric(found.devices, node, scope) if need.tensor_parallel > need.per_pod else None,
     )
 
 
@@ -205,6 +205,7 @@ def _domain(device: DeviceView) -> str:
     return f"{fabric.cluster_uuid}.{fabric.clique}" if fabric is not None and fabric.cluster_uuid else ""
 
 
-def _single_fabric(devices: Sequence[DeviceView]) -> str | None:
+def _fabric(devices: Sequence[DeviceView], node: NodeView, scope: NodeScope) -> str | None:
     names = {_domain(device) for device in devices if device.usable}
-    return (names.pop() or None) if len(names) == 1 else None
+    recorded = (names.pop() or None) if len(names) == 1 else None
+    return recorded or node.labels.values.get(f"{scope.domain}/fabric")

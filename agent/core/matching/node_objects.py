@@ -1,5 +1,7 @@
 """The fields of `Node` and `AcceleratorNode` objects that matching reads; a value of another kind is refused."""
 
+from typing import NamedTuple
+
 import msgspec
 
 USABLE_STATES = {"ok", "degraded"}
@@ -34,6 +36,18 @@ class MigView(msgspec.Struct, frozen=True, kw_only=True):
     mode: str | None = None
 
 
+class DeviceKind(NamedTuple):
+    """By what a device can be told from one of another class; a fleet has a few kinds and thousands of each."""
+
+    vendor: str | None
+    family: str | None
+    product: str | None
+    capability: str | None
+    device_id: str | None
+    memory_bytes: int | None
+    """Measured, or nominal where only labels tell."""
+
+
 class DeviceView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One device of a record, as far as matching needs it."""
 
@@ -52,6 +66,18 @@ class DeviceView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     link: LinkView = LinkView()
     fabric: FabricView | None = None
     mig: MigView = MigView()
+
+    @property
+    def kind(self) -> DeviceKind:
+        """Return what the device is, whatever its state."""
+        return DeviceKind(
+            self.vendor,
+            self.family,
+            self.product,
+            self.compute_capability,
+            self.pci.device_id,
+            self.memory_bytes,
+        )
 
     @property
     def usable(self) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -10,7 +11,15 @@ import msgspec
 from agent.core.cluster_views import PodView
 from agent.core.keys import DEFAULT_DOMAIN
 from agent.core.matching.fields import Fields
-from agent.core.matching.node_objects import USABLE_STATES, DeviceView, Node, Offer, Record, RecordSpec
+from agent.core.matching.node_objects import (
+    USABLE_STATES,
+    DeviceKind,
+    DeviceView,
+    Node,
+    Offer,
+    Record,
+    RecordSpec,
+)
 from agent.core.matching.placement import Labels, Taint
 from agent.core.matching.verdicts import Problem
 from agent.core.quantity import InvalidQuantityError, whole_value
@@ -33,6 +42,8 @@ class NodeView:
     memory_bytes: int | None = None
     devices: tuple[DeviceView, ...] | None = None
     """`None` without a record."""
+    kinds: tuple[DeviceKind, ...] = ()
+    """The distinct kinds of `devices`."""
     offers: Mapping[str, Offer] = field(default_factory=dict)
     """Of each class, by the record, else by the count labels."""
     source: str = ""
@@ -98,7 +109,9 @@ def pod_requests(pods: Iterable[PodView]) -> dict[str, dict[str, int]]:
     return held
 
 
-def _whole(raw: object) -> int | None:
+# A fleet has few distinct amounts.
+@lru_cache(maxsize=4096)
+def _whole(raw: str | int | None) -> int | None:
     try:
         return whole_value(raw)
     except InvalidQuantityError:
@@ -144,6 +157,7 @@ def _view(
         requested=requested,
         memory_bytes=_whole(node.status.capacity.get("memory")) if node else spec.host.memory_bytes,
         devices=spec.devices if record else None,
+        kinds=tuple(dict.fromkeys(device.kind for device in spec.devices)),
         offers=counted,
         source=f"AcceleratorNode/{name} spec.classes" if record else f"Node/{name} metadata.labels",
         observed_at=_time(spec.observed_at),
