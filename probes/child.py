@@ -143,7 +143,13 @@ class ChildKeeper:
         if not self._may_start(request.stuck_elsewhere):
             return Attempt(ended="not-started")
         self._make_ready()
-        task = Task(root=self._root, leave_out=frozenset(done), last=request.last, with_surroundings=first)
+        task = Task(
+            root=self._root,
+            leave_out=frozenset(done),
+            last=request.last,
+            with_surroundings=first,
+            everything=request.everything,
+        )
         child = self._fork(task)
         try:
             return self._attend(child, done, end)

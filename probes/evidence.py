@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from probes.facts import Accelerator, DeviceFault, DeviceFiles, Driver, NodeFacts, PciFunction, PciIdentity
-from probes.findings import Attempt, Finding, Identity, Opened, Refused, Surroundings
+from probes.findings import Answer, Attempt, Finding, Identity, Opened, Refused, Surroundings
 from probes.verdict import judge
 
 CONTROL_DEVICE = "/dev/nvidiactl"
@@ -24,6 +24,8 @@ class Evidence:
     attempts: tuple[Attempt, ...] = ()
     left_out: Mapping[int, Accelerator] = field(default_factory=dict)
     """Devices that were not asked because they did not answer before, as they were last known."""
+    answers: list[Answer] = field(default_factory=list)
+    """Of every call, where everything was asked for."""
 
     def take(self, finding: Finding) -> None:
         """Add what a child told."""
@@ -38,6 +40,8 @@ class Evidence:
                 self.identities[device.index] = device
             case Accelerator():
                 self.devices[finding.index] = finding
+            case Answer():
+                self.answers.append(finding)
             case _:
                 pass
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -82,6 +82,8 @@ class Request:
     """Devices to try again, after the others."""
     stuck_elsewhere: int = 0
     """Children of an earlier host that could not be killed and are still there."""
+    everything: bool = False
+    """Ask more than facts need, and tell every answer as it came."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +112,21 @@ class Ready:
     """What is wrong with the binding of NVML; nothing is probed then."""
 
 
+class Answer(NamedTuple):
+    """One call of NVML and what came of it, told where everything is asked for."""
+
+    device: int | None
+    """Index; `None`: the library as a whole."""
+    part: int | None
+    """Number of the MIG device that was asked, `None` for a GPU."""
+    call: str
+    arguments: tuple[int, ...]
+    """Those behind the handle."""
+    code: int
+    value: Any
+    """In its JSON form; `None` for a handle and for a call that was refused."""
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """A device of which only the identity is read so far."""
@@ -118,7 +135,17 @@ class Identity:
 
 
 Finding = (
-    Surroundings | Opened | Refused | Accelerator | Identity | Answered | Ready | Request | Listen | XidEvent
+    Surroundings
+    | Opened
+    | Refused
+    | Accelerator
+    | Identity
+    | Answer
+    | Answered
+    | Ready
+    | Request
+    | Listen
+    | XidEvent
 )
 """What a line can hold: the child's and the host's findings, the parent's orders, the listener's events."""
 
@@ -126,6 +153,7 @@ SURROUNDINGS, OPENED, REFUSED, DEVICE, IDENTITY = b"s", b"o", b"r", b"d", b"i"
 ANSWERED, READY = b"a", b"h"
 REQUEST, LISTEN = b"p", b"l"
 EVENT = b"x"
+ANSWER = b"n"
 _DECODERS: dict[bytes, msgspec.json.Decoder[Finding]] = {
     SURROUNDINGS: msgspec.json.Decoder(Surroundings),
     OPENED: msgspec.json.Decoder(Opened),
@@ -136,6 +164,7 @@ _DECODERS: dict[bytes, msgspec.json.Decoder[Finding]] = {
     REQUEST: msgspec.json.Decoder(Request),
     LISTEN: msgspec.json.Decoder(Listen),
     EVENT: msgspec.json.Decoder(XidEvent),
+    ANSWER: msgspec.json.Decoder(Answer),
 }
 _ENCODER = msgspec.json.Encoder()
 

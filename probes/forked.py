@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from probes import findings, host, nvml, pci, xid
+from probes.capture import Capture
 from probes.facts import Accelerator
 from probes.findings import Identity, Opened, Refused, Surroundings
 
@@ -69,6 +70,8 @@ class Task:
     last: Sequence[int]
     with_surroundings: bool
     """False in a second child of one probe, where the files are read already."""
+    everything: bool = False
+    """Ask more than facts need, and tell every answer."""
 
 
 def run_child(work: Callable[[], None]) -> NoReturn:
@@ -102,7 +105,13 @@ def tell_all(task: Task, writer: int, progress: Progress) -> None:
 
     if task.with_surroundings:
         tell(findings.SURROUNDINGS, read_surroundings(task.root))
-    for found in nvml.probe_nvml(leave_out=task.leave_out, last=task.last, on_call=progress.calls):
+    capture = Capture(lambda answer: tell(findings.ANSWER, answer, answer.device))
+    for found in nvml.probe_nvml(
+        leave_out=task.leave_out,
+        last=task.last,
+        on_call=progress.calls,
+        listener=capture if task.everything else None,
+    ):
         match found:
             case Opened():
                 tell(findings.OPENED, found)

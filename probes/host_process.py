@@ -111,14 +111,22 @@ class ProbeHost:
 
     def probe(self, cycle: int) -> NodeFacts:
         """Read the node; blocks up to about twice the timeout and never raises for trouble of the hardware."""
+        facts, _ = self._probe(cycle, everything=False)
+        return facts
+
+    def probe_everything(self, cycle: int) -> tuple[NodeFacts, Evidence]:
+        """Read the node and hear every answer of NVML, to more questions than facts need; blocks as `probe` does."""
+        return self._probe(cycle, everything=True)
+
+    def _probe(self, cycle: int, *, everything: bool) -> tuple[NodeFacts, Evidence]:
         with self._probing:
             started = time.monotonic()
-            evidence = self._gather(self._request(cycle))
+            evidence = self._gather(replace(self._request(cycle), everything=everything))
             facts = node_facts(evidence, simulated=self._simulated)
             if self._problem is not None:
                 facts = replace(facts, verdict="no-answer", reason="BindingUnsuitable", message=self._problem)
             self._learn(facts, evidence.attempts)
-            return replace(facts, duration_seconds=time.monotonic() - started)
+            return replace(facts, duration_seconds=time.monotonic() - started), evidence
 
     def close(self) -> None:
         """End the host and whatever it runs, at once; a probe in progress returns `no-answer`."""
@@ -316,3 +324,11 @@ def probe_once(
     """Start a host for one probe, for a command that runs and ends."""
     with ProbeHost(command, timeout_seconds=timeout_seconds, simulated=simulated) as host:
         return host.probe(cycle)
+
+
+def probe_everything_once(
+    command: Sequence[str], *, timeout_seconds: float = 30.0, cycle: int = 1, simulated: bool = False
+) -> tuple[NodeFacts, Evidence]:
+    """Start a host for one probe that hears every answer, for a command that runs and ends."""
+    with ProbeHost(command, timeout_seconds=timeout_seconds, simulated=simulated) as host:
+        return host.probe_everything(cycle)

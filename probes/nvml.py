@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import pynvml
 
 from probes.facts import Accelerator, Driver
 from probes.findings import Identity, Opened, Refused
 from probes.nvml_readings import FabricReading, PciReading, read_accelerator
-from probes.questions import UNDECODABLE, Handle, MemoryReading, Questions, Refusal, device_fault
+from probes.questions import UNDECODABLE, Handle, Invoke, MemoryReading, Questions, Refusal, device_fault
 
 NEEDED = (
     "NVMLError",
@@ -32,6 +32,18 @@ OnCall = Callable[[int | None, str], None]
 """Told the device (`None`: the whole library) and the function before each call."""
 
 
+class Listener(Protocol):
+    """Hears every answer, and may ask further questions."""
+
+    def hear(self, device: int | None, call: str, arguments: Sequence[object], answer: object) -> None:
+        """Take what a call answered."""
+        ...
+
+    def ask_more(self, handle: Handle | None, invoke: Invoke) -> None:
+        """Ask what facts need not; `handle` is that of a sound device, `None` stands for the library."""
+        ...
+
+
 def binding_problem() -> str | None:
     """Tell what is wrong with the module that `import pynvml` found, `None` when it will do.
 
@@ -47,13 +59,17 @@ def binding_problem() -> str | None:
 
 
 def probe_nvml(
-    *, leave_out: Collection[int] = (), last: Sequence[int] = (), on_call: OnCall
+    *,
+    leave_out: Collection[int] = (),
+    last: Sequence[int] = (),
+    on_call: OnCall,
+    listener: Listener | None = None,
 ) -> Iterator[Opened | Refused | Identity | Accelerator]:
     """Read everything, yielding each device twice: its identity before the calls that may block, then all of it.
 
-    Devices in `leave_out` are not touched at all; those in `last` are read after the others.
+    Devices in `leave_out` are not touched at all; those in `last` are read after the others. `listener` hears all.
     """
-    invoke = partial(_invoke, on_call, None)
+    invoke = _asking(on_call, None, listener)
     answer = invoke("nvmlInit")
     if isinstance(answer, Refusal):
         yield Refused(code=answer.code, library_path=library_path(), library_version=_library_version(invoke))
@@ -61,11 +77,13 @@ def probe_nvml(
     try:
         opened = _read_driver(invoke)
         yield opened
+        if listener is not None:
+            listener.ask_more(None, invoke)
         indices = [index for index in range(opened.count or 0) if index not in {*leave_out, *last}]
         for index in indices + [
             index for index in last if index < (opened.count or 0) and index not in leave_out
         ]:
-            yield from _probe_device(index, on_call)
+            yield from _probe_device(index, _asking(on_call, index, listener), listener)
     finally:
         invoke("nvmlShutdown")
 
@@ -106,15 +124,31 @@ def _read_driver(invoke: Callable[..., Any]) -> Opened:
     return Opened(driver=driver, count=count if count <= MAX_DEVICES else None)
 
 
-def _probe_device(index: int, on_call: OnCall) -> Iterator[Identity | Accelerator]:
-    invoke = partial(_invoke, on_call, index)
+def _probe_device(index: int, invoke: Invoke, listener: Listener | None) -> Iterator[Identity | Accelerator]:
     handle = invoke("nvmlDeviceGetHandleByIndex", index)
     if isinstance(handle, Refusal):
         yield Accelerator(
             index=index, vendor="nvidia", fault=device_fault("nvmlDeviceGetHandleByIndex", handle)
         )
         return
-    yield from read_accelerator(index, handle, Questions(invoke))
+    questions = Questions(invoke)
+    yield from read_accelerator(index, handle, questions)
+    if listener is not None and questions.fault is None:
+        listener.ask_more(handle, invoke)
+
+
+def _asking(on_call: OnCall, index: int | None, listener: Listener | None) -> Invoke:
+    """Return what calls functions about one device, heard by the listener."""
+    invoke = partial(_invoke, on_call, index)
+    if listener is None:
+        return invoke
+
+    def ask(call: str, *arguments: object) -> Any:  # noqa: ANN401 - the binding has no types
+        answer = invoke(call, *arguments)
+        listener.hear(index, call, arguments, answer)
+        return answer
+
+    return ask
 
 
 def _invoke(on_call: OnCall, index: int | None, call: str, *arguments: object) -> Any:  # noqa: ANN401 - the binding has no types
