@@ -1,14 +1,11 @@
 """The command `match`: reads its inputs, answers, prints; the exit status is 0 fits, 1 does not fit, 3 cannot tell."""
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, TextIO
-
-import yaml
 
 from agent.cluster import Cluster, ClusterError
 from agent.core.keys import DEFAULT_DOMAIN
@@ -22,6 +19,7 @@ from agent.core.matching.requirements import POLICIES
 from agent.core.matching.spelling import did_you_mean, same_name
 from agent.core.matching.subject import Subject
 from agent.core.matching.verdicts import CANNOT_TELL, DOES_NOT_FIT, FITS, Verdict
+from agent.dumping import dump
 from agent.matching_cluster import ClusterReader, Progress
 from agent.matching_input import read_inputs, refuse_bad_values
 from agent.matching_sources import Found, ModelFlags, Sources
@@ -270,8 +268,4 @@ def _serious(reports: Sequence[LintReport]) -> bool:
 
 
 def _dump(run: _Run, value: object) -> None:
-    if run.output == "yaml":
-        text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120).rstrip()
-    else:
-        text = json.dumps(value, indent=2, ensure_ascii=False)
-    print(text, file=run.stdout)
+    print(dump(value, run.output), file=run.stdout)
