@@ -52,7 +52,7 @@ def _key(name: str, domain: str) -> str:
 
 def _identity(inventory: Inventory) -> dict[str, str | None]:
     described = _descriptions(inventory)
-    products = (device.facts.product for device in _read(inventory))
+    products = (device.facts.product for device in _speakers(inventory))
     return {
         "present": "true",
         "vendor": _agreed(description.vendor for description in described),
@@ -71,7 +71,8 @@ def _memory(inventory: Inventory) -> dict[str, str | None]:
     described = _descriptions(inventory)
     measured = (
         None if "unified-memory" in description.features else description.memory_bytes
-        for description in described
+        for description in (device.description for device in _speakers(inventory))
+        if description is not None
     )
     nominal = _least(
         description.nominal_gib if not description.virtual else _gib(description.memory_bytes)
@@ -110,7 +111,7 @@ def _states(inventory: Inventory) -> dict[str, str | None]:
         "count": str(len(whole)),
         "health": worst if worst in {"ok", "degraded"} else "failed",
         "partitioning": _partitioning(inventory.described),
-        "fabric": _fabric(_read(inventory)),
+        "fabric": _fabric(_speakers(inventory)),
     }
 
 
@@ -120,7 +121,9 @@ def _precisions(inventory: Inventory) -> dict[str, str | None]:
 
 
 def _features(inventory: Inventory) -> dict[str, str | None]:
-    shared = _intersection(device.description.features for device in _read(inventory) if device.description)
+    shared = _intersection(
+        device.description.features for device in _speakers(inventory) if device.description
+    )
     return {f"feature/{name}": "true" for name in shared}
 
 
@@ -194,16 +197,20 @@ def _descriptions(inventory: Inventory) -> list[Description]:
     return [device.description for device in inventory.devices if device.description is not None]
 
 
-def _read(inventory: Inventory) -> list[Device]:
-    """Return the devices that told what they are, now or in a probe before they failed.
+def _speakers(inventory: Inventory) -> list[Device]:
+    """Return the devices that say what the node has: all but the failed ones whose class a sound one has.
 
-    One that failed before it ever did is known by its bus id alone: that names its class, and takes nothing from what
-    the others state.
+    A device that fails may tell a part of what it is; the sound ones of its class tell the whole.
     """
+    sound = {
+        device.description.class_name
+        for device in inventory.described
+        if device.description and device.facts.fault is None
+    }
     return [
         device
         for device in inventory.described
-        if device.facts.fault is None or device.facts.product is not None
+        if device.facts.fault is None or (device.description and device.description.class_name not in sound)
     ]
 
 
