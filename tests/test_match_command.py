@@ -508,3 +508,29 @@ def test_an_unnamed_namespaced_object_is_shown_with_its_namespace(tmp_path):
     )
     text = match(files=[[runtime, H100]], tmp_path=tmp_path, output="table").out
     assert text.startswith("ServingRuntime team/rt: fits")
+
+
+DOCUMENT = (Path(__file__).parents[1] / "docs" / "matching.md").read_text(encoding="utf-8")
+SHOWN = re.findall(r"```console\n\$ accelerator-agent match (.*)\n((?:.*\n)*?)```", DOCUMENT)
+
+
+@pytest.mark.parametrize(("command", "shown"), SHOWN, ids=[command for command, _ in SHOWN])
+def test_the_page_shows_what_the_command_prints(command, shown, monkeypatch):
+    monkeypatch.chdir(EXAMPLES)
+    words = command.split()
+    output = words[words.index("-o") + 1] if "-o" in words else "json"
+    if "-o" in words:
+        del words[words.index("-o") : words.index("-o") + 2]
+    assert match(*words, output=output, width=100).out == shown
+
+
+def test_the_page_lists_every_finding_of_lint():
+    sources = Path(__file__).parents[1] / "agent" / "core" / "matching"
+    text = "".join(path.read_text() for path in sources.glob("lint*.py"))
+    written = set(re.findall(r'(?:error|warning|info)\(\s*"([a-z-]+)"', text)) | set(
+        re.findall(r'id="([a-z-]+)"', text)
+    )
+    table = DOCUMENT[DOCUMENT.index("| id | of | tells |") : DOCUMENT.index("An error breaks")]
+    listed = set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", table))
+    assert written - listed == set()
+    assert listed - written == {"old-field-name", "unknown-field", "unknown-precision"}

@@ -78,9 +78,8 @@ def ome_text(answer: Answer, ome: OmeAnswer, *, width: int) -> str:
     )
     lines = [_filled(f"OME {outcome}: {ome.reason}.", width)]
     sound = answer.choice.class_name if answer.choice else None
-    if sound == ome.class_name:
-        return lines[0]
-    lines.append(_filled(f"The sound choice differs: {sound or 'none'}.", width))
+    if sound != ome.class_name:
+        lines.append(_filled(f"The sound choice differs: {sound or 'none'}.", width))
     by_name = {one.facts.name: one for one in answer.classes}
     for name, reason in ome.disqualified:
         found = by_name.get(name)
@@ -157,7 +156,7 @@ def _reason(one: ClassAnswer) -> str:
     unknown = [rule.reason for rule in one.rules if rule.verdict == "cannot-tell"]
     reasons = failing or unknown
     if not reasons:
-        return f"takes {one.need.text}"
+        return f"takes {one.need.text}" if one.need.pods > 1 else ""
     # What the hardware is comes before where it stands.
     rest = len(reasons) - 1
     return reasons[0] + (f"; and {rest} more" if rest else "; all else holds")
@@ -175,9 +174,8 @@ def _conclusion(answer: Answer, width: int) -> str:
     nearest = next((one for one in answer.classes if one.verdict == DOES_NOT_FIT), None)
     if nearest is None or answer.verdict != DOES_NOT_FIT:
         return ""
-    return _filled(
-        f"Nearest miss: {nearest.facts.name} {'; '.join(r.reason for r in nearest.failures)}.", width
-    )
+    reasons = "; ".join(rule.reason for rule in nearest.failures)
+    return _filled(f"Nearest miss: {nearest.facts.name}: {reasons}; all else holds.", width)
 
 
 def _count(count: int | None) -> str:

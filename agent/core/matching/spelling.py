@@ -50,12 +50,15 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     most = max((count for count, _ in shared), default=0)
     if most >= 2:
         return next(candidate for count, candidate in shared if count == most)
-    # Another number is another product: h100 is no slip of a100's.
-    digits = re.sub(r"[^0-9]", "", name)
-    alike = [candidate for candidate in candidates if re.sub(r"[^0-9]", "", candidate) == digits]
-    by_form = {normal(candidate): candidate for candidate in alike}
+    # Another number is another product, and so is another letter before it: h100 is no slip of a100's.
+    numbered = _numbered(name)
+    by_form = {normal(candidate): candidate for candidate in candidates if _numbered(candidate) == numbered}
     close = get_close_matches(normal(name), by_form, n=1, cutoff=0.75)
     return by_form[close[0]] if close else None
+
+
+def _numbered(name: str) -> frozenset[str]:
+    return frozenset(word for word in words(name) if any(letter.isdigit() for letter in word))
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
