@@ -260,7 +260,7 @@ def test_a_class_without_nodes_is_retired_and_keeps_its_spec(scene):
     scene.settle()
     spec = scene.live(H100)["spec"]
     scene.remove_node("n1")
-    scene.settle()
+    scene.settle(seconds=31)
     assert scene.live(H100)["spec"] == spec
     assert scene.condition(H100, "Ready") == ("False", "NoNodes")
     assert (H100, "NoNodes") in scene.events()
