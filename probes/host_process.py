@@ -213,12 +213,13 @@ class ProbeHost:
                         return evidence
             except HostGone:
                 attempt = _attempt_of_dead_host(self._drop())
-                evidence.attempts = (Attempt(ended="dropped") if self._closed else attempt,)
+                if self._closed:
+                    # Half a probe says nothing of the devices that were not reached.
+                    return Evidence(attempts=(Attempt(ended="dropped"),))
+                evidence.attempts = (attempt,)
             except HostSilent:
                 self._drop()
                 evidence.attempts = (Attempt(ended="deadline", call=findings.HOST),)
-                return evidence
-            if self._closed:
                 return evidence
         return evidence
 

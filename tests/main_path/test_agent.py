@@ -274,11 +274,13 @@ def test_an_xid_event_reaches_label_and_record_long_before_the_next_interval(
     agent = start_agent("gpu-1", str(scenario), probe_interval="10m")
     eventually(labelled(fresh_cluster, "gpu-1", f"{DOMAIN}/health", "ok"))
     eventually(labelled(fresh_cluster, "gpu-1", f"{DOMAIN}/health", "failed"), seconds=10)
-    sick = [
-        device
-        for device in fresh_cluster.admin.get(ACCELERATOR_NODES, "gpu-1")["spec"]["devices"]
-        if device["state"] != "ok"
-    ]
+    sick = eventually(
+        lambda: [
+            device
+            for device in fresh_cluster.admin.get(ACCELERATOR_NODES, "gpu-1")["spec"]["devices"]
+            if device["state"] != "ok"
+        ]
+    )
     assert [(device["index"], device["state"], device["reasons"]) for device in sick] == [
         (1, "lost", ["xid-79"])
     ]

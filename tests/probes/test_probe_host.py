@@ -262,6 +262,23 @@ def test_close_ends_a_hanging_probe_within_a_second(command):
     assert [(facts.verdict, facts.reason) for facts in found] == [("no-answer", "ProbeDropped")]
 
 
+def test_a_close_in_the_middle_of_a_probe_says_nothing_of_the_devices_that_were_not_reached(
+    command, tmp_path
+):
+    host = ProbeHost(command(failures=[hang("nvmlDeviceGetMemoryInfo_v2", 3)]), timeout_seconds=60)
+    host.start()
+    found: list[NodeFacts] = []
+    probe = threading.Thread(target=lambda: found.append(host.probe(1)))
+    probe.start()
+    named = "nvmlDeviceGetUUID"
+    until(lambda: (tmp_path / "journal").exists() and sum(named in call for call in journal(tmp_path)) >= 4)
+    host.close()
+    probe.join()
+    assert [(facts.verdict, facts.reason, facts.accelerators) for facts in found] == [
+        ("no-answer", "ProbeDropped", ())
+    ]
+
+
 def test_a_child_that_cannot_be_killed_is_counted_and_the_others_are_still_read(command):
     failures = [hang("nvmlDeviceGetMemoryInfo_v2", 3)]
     with ProbeHost(command("--unkillable", failures=failures), timeout_seconds=TIMEOUT) as host:
