@@ -130,7 +130,7 @@ def test_a_fake_may_be_named_by_the_environment(run):
     assert run("probe", ACCELERATOR_FAKE="t4").json["accelerators"][0]["product"] == "Tesla T4"
 
 
-def test_a_terminal_gets_a_table(run, monkeypatch):
+def test_a_terminal_gets_a_table(monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):
             return True
@@ -274,7 +274,7 @@ def test_a_reader_that_goes_away_is_no_bug():
     assert (done.returncode, done.stderr) == (141, "")
 
 
-def test_an_address_that_is_none_is_status_2_also_for_the_long_running_command(run, tmp_path):
+def test_an_address_that_is_none_is_status_2_also_for_the_long_running_command(tmp_path):
     kubeconfig = tmp_path / "config"
     kubeconfig.write_text(
         "apiVersion: v1\nkind: Config\ncurrent-context: x\n"
