@@ -9,12 +9,13 @@ from typing import Any, BinaryIO, TextIO
 
 from agent.cluster import Cluster, ClusterError
 from agent.core.keys import DEFAULT_DOMAIN
-from agent.core.matching.answer import Answer, Options, answer_for
+from agent.core.matching.answer import Answer, answer_for
 from agent.core.matching.document import answer_document, lint_document
 from agent.core.matching.explain import answer_text, explain_text, lint_text
 from agent.core.matching.lint import LintReport, lint_reports
 from agent.core.matching.ome import OmeAnswer, ome_answer, ome_class
 from agent.core.matching.patch import patch_for
+from agent.core.matching.question import Options
 from agent.core.matching.requirements import POLICIES
 from agent.core.matching.spelling import did_you_mean, same_name
 from agent.core.matching.subject import Subject

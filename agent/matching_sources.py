@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.core.keys import DEFAULT_DOMAIN
-from agent.core.matching.answer import Hardware
 from agent.core.matching.hardware import class_facts
 from agent.core.matching.lint_scope import runtime_named_by
 from agent.core.matching.nodes import NodeView, node_views
+from agent.core.matching.question import Hardware
 from agent.core.matching.requirements import Model, Stated, parameter_count, precision_word
 from agent.core.matching.subject import (
     MODEL_KINDS,

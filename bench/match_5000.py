@@ -8,9 +8,10 @@ import time
 from typing import Any
 
 from agent.core.catalogue import MIB
-from agent.core.matching.answer import Hardware, Options, answer_for
+from agent.core.matching.answer import answer_for
 from agent.core.matching.hardware import class_facts
 from agent.core.matching.nodes import node_views
+from agent.core.matching.question import Hardware, Options
 from agent.core.matching.subject import runtime_subject
 
 BUDGET_SECONDS = 1.0

@@ -1,10 +1,9 @@
 """One subject against all hardware: an answer per class, the choice by policy, and what is worth knowing."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from agent.core.keys import DEFAULT_DOMAIN
+from agent.core.matching.answer_findings import answer_findings
 from agent.core.matching.counts import Need, need_on
 from agent.core.matching.hardware import ClassFacts
 from agent.core.matching.identity import Scope
@@ -14,9 +13,10 @@ from agent.core.matching.node_answers import NodeAnswer, NodeScope, node_answer
 from agent.core.matching.nodes import NodeView
 from agent.core.matching.policies import Candidate, picked
 from agent.core.matching.precisions import chosen_precision
+from agent.core.matching.question import Hardware, Options
 from agent.core.matching.requirements import Requirements
 from agent.core.matching.rules import class_rules
-from agent.core.matching.spelling import did_you_mean, normal, same_name, with_general
+from agent.core.matching.spelling import normal, with_general
 from agent.core.matching.subject import Subject
 from agent.core.matching.verdicts import (
     CANNOT_TELL,
@@ -30,31 +30,6 @@ from agent.core.matching.verdicts import (
 )
 
 DEFAULT_POLICY = "BestFit"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hardware:
-    """All classes and nodes that a subject is compared with."""
-
-    classes: tuple[ClassFacts, ...]
-    nodes: tuple[NodeView, ...] = ()
-    source: str = ""
-    """Where they come from, for people: `the cluster`, `classes.yaml`, `this machine`."""
-    live: bool = False
-    """Whether they were read from the cluster just now, so that the age of records counts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What the one who asks may decide."""
-
-    policy: str | None = None
-    """Stands in for the policy of the service."""
-    only_listed: bool = True
-    allow_partitions: bool = False
-    allow_sharing: bool = False
-    now: datetime | None = None
-    domain: str = DEFAULT_DOMAIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +100,7 @@ def answer_for(subject: Subject, hardware: Hardware, options: Options = Options(
     if verdict == FITS and any(finding.id == "no-runtime" for finding in subject.findings):
         # What an unknown runtime requires may rule any class out.
         verdict = CANNOT_TELL
-    findings = [*subject.findings, *_findings(requirements, hardware, options), *policy_findings]
+    findings = [*subject.findings, *answer_findings(requirements, hardware, options), *policy_findings]
     return Answer(
         subject=subject,
         verdict=verdict,
@@ -267,74 +242,3 @@ def _choice(
         ),
         [],
     )
-
-
-def _findings(requirements: Requirements, hardware: Hardware, options: Options) -> Iterable[Finding]:
-    yield from _missing_classes(requirements, hardware, options)
-    for facts in hardware.classes:
-        for problem in facts.problems:
-            yield Finding(
-                id="value-not-usable",
-                severity="error",
-                path=f"AcceleratorClass/{facts.name} {problem.path}",
-                message=f"{problem.message}; the fact counts as not known",
-            )
-    if not hardware.classes:
-        yield Finding(
-            id="no-classes",
-            severity="error",
-            path="",
-            message=f"there is no AcceleratorClass in {hardware.source}",
-        )
-    if not hardware.nodes:
-        yield Finding(
-            id="no-nodes",
-            severity="info",
-            path="",
-            message="no nodes are known, so nothing is said of what is free or how many are on one node",
-        )
-    elif all(node.allocatable is None for node in hardware.nodes):
-        yield Finding(
-            id="no-node-objects",
-            severity="info",
-            path="",
-            message="no Node objects are known: taints, cordons, selectors and what is free were not compared",
-        )
-    elif all(node.requested is None for node in hardware.nodes):
-        yield Finding(
-            id="pods-not-read",
-            severity="info",
-            path="",
-            message="pods were not read, so all that the kubelet offers counts as free",
-        )
-    simulated = [node.name for node in hardware.nodes if node.simulated]
-    if simulated:
-        yield Finding(
-            id="simulated-nodes",
-            severity="warning",
-            path="",
-            message=f"{len(simulated)} nodes have simulated hardware, among them {simulated[0]}",
-        )
-
-
-def _missing_classes(requirements: Requirements, hardware: Hardware, options: Options) -> Iterable[Finding]:
-    """Tell of listed or named classes that do not exist, or are spelt in a way that OME does not find."""
-    names = [facts.name for facts in hardware.classes]
-    listed = requirements.classes if options.only_listed else None
-    places = [(name, f"{listed.path}[{place}]") for place, name in enumerate(listed.value)] if listed else []
-    places += [(stated.value, stated.path) for stated in requirements.named]
-    for name, path in places:
-        same = same_name(name, names)
-        if same is None:
-            message = f"there is no class {name} in {hardware.source}{did_you_mean(name, names)}"
-            yield Finding(id="listed-class-missing", severity="warning", path=path, message=message)
-        elif same != name:
-            message = (
-                f"{name} is taken for {same}; OME compares names to the letter and finds none: write {same}"
-            )
-            yield Finding(id="class-name-spelling", severity="warning", path=path, message=message)
-
-
-def without_list(options: Options) -> Options:
-    """Return options under which the runtime's list of classes does not count, for a patch of that list."""
-    return replace(options, only_listed=False)

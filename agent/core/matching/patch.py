@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from agent.core.matching.answer import Answer, Hardware, Options, answer_for, without_list
+from agent.core.matching.answer import Answer, answer_for
+from agent.core.matching.question import Hardware, Options, without_list
 from agent.core.matching.requirements import Stated
 from agent.core.matching.spelling import same_name
 from agent.core.matching.subject import Subject

@@ -2,9 +2,10 @@
 
 from agent.core.catalogue import GIB, MIB, catalogue
 from agent.core.classes import content_of
-from agent.core.matching.answer import Hardware, Options, answer_for
+from agent.core.matching.answer import answer_for
 from agent.core.matching.hardware import class_facts
 from agent.core.matching.nodes import node_views
+from agent.core.matching.question import Hardware, Options
 from agent.core.matching.subject import runtime_subject, service_subjects
 from probes.facts import Accelerator, PciIdentity
 

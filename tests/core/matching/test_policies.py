@@ -4,9 +4,9 @@ import copy
 
 import pytest
 
-from agent.core.matching.answer import Options
 from agent.core.matching.ome import ome_answer, ome_class
 from agent.core.matching.patch import patch_for
+from agent.core.matching.question import Options
 from agent.core.matching.requirements import POLICIES
 from agent.core.matching.subject import runtime_subject
 from tests.core.matching.kit import (
