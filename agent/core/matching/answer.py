@@ -82,7 +82,7 @@ class Answer:
     source: str = field(default="")
 
 
-def answer_for(subject: Subject, hardware: Hardware, options: Options = Options()) -> Answer:  # frozen
+def answer_for(subject: Subject, hardware: Hardware, options: Options) -> Answer:
     """Compare one subject with all hardware."""
     requirements = subject.requirements
     scope = _scope(hardware, options)
