@@ -63,7 +63,10 @@ def test_an_empty_file_changes_nothing(file):
 
 FORMS = {
     "former_domains": ("a.example,b.example", ("a.example", "b.example")),
-    "class_names": ("nvidia-h100-80gb=big, nvidia-t4-16gb=small", {"nvidia-h100-80gb": "big", "nvidia-t4-16gb": "small"}),
+    "class_names": (
+        "nvidia-h100-80gb=big, nvidia-t4-16gb=small",
+        {"nvidia-h100-80gb": "big", "nvidia-t4-16gb": "small"},
+    ),
     "allow_simulated": ("true", True),
     "compat_labels": ("gfd", ("gfd",)),
     "mig_strategy": ("single", "single"),
@@ -99,7 +102,9 @@ def test_a_duration_has_a_unit(text, seconds):
     assert parse_duration(text, "x") == Duration(seconds)
 
 
-@pytest.mark.parametrize("text", ["60", "", "5 m", "m", "-5s", "5d", "1e3s", "٣s5", 60, 1.5, None, ["5s"], {}], ids=repr)
+@pytest.mark.parametrize(
+    "text", ["60", "", "5 m", "m", "-5s", "5d", "1e3s", "٣s5", 60, 1.5, None, ["5s"], {}], ids=repr
+)
 def test_anything_else_is_no_duration(text):
     with pytest.raises(SettingsError, match="is not a duration; write it like 90s, 5m or 1h"):
         parse_duration(text, "probe_interval")
@@ -113,7 +118,10 @@ REFUSED = [
     (["--class-names", "h100"], "--class-names: 'h100' must be written key=value"),
     (["--class-names", "nvidia-t4-16gb=No Name"], "class_names: 'No Name' cannot name a class"),
     (["--class-names", f"nvidia-t4-16gb={'a' * 64}"], "cannot name a class"),
-    (["--config", "/nowhere.yaml"], "the settings file /nowhere.yaml cannot be read: No such file or directory"),
+    (
+        ["--config", "/nowhere.yaml"],
+        "the settings file /nowhere.yaml cannot be read: No such file or directory",
+    ),
 ]
 
 
@@ -124,7 +132,12 @@ def test_a_flag_that_cannot_be_used_is_refused_by_name_and_value(argv, why):
 
 @pytest.mark.parametrize(
     ("domain", "why"),
-    [("kubernetes.io", "reserves"), ("node-restriction.kubernetes.io", "reserves"), ("UPPER_case/", "DNS"), ("", "DNS")],
+    [
+        ("kubernetes.io", "reserves"),
+        ("node-restriction.kubernetes.io", "reserves"),
+        ("UPPER_case/", "DNS"),
+        ("", "DNS"),
+    ],
 )
 def test_fr_056_a_protected_domain_is_refused_before_anything_runs(domain, why):
     assert why in refusal("--label-domain", domain)
@@ -185,7 +198,9 @@ def aliases(name):
     return f"{name}: {inner}\n"
 
 
-@pytest.mark.parametrize("name", ["probe_interval", "class_names", "price_list", "former_domains", "node_name"])
+@pytest.mark.parametrize(
+    "name", ["probe_interval", "class_names", "price_list", "former_domains", "node_name"]
+)
 def test_a_file_of_aliases_is_refused_with_a_short_message(file, name):
     message = refusal("--config", file(aliases(name)))
     assert name in message
@@ -213,7 +228,10 @@ def test_fr_055_the_node_name_is_required_and_never_guessed(name):
 def test_the_options_of_a_pass_are_those_of_the_settings():
     options = node_pass_options(
         Settings(
-            node_name="gpu-1", label_domain="gpu.example.com", class_names={"b": "y", "a": "x"}, mig_strategy="single"
+            node_name="gpu-1",
+            label_domain="gpu.example.com",
+            class_names={"b": "y", "a": "x"},
+            mig_strategy="single",
         )
     )
     assert (options.node_name, options.domain) == ("gpu-1", "gpu.example.com")
