@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.core.keys import AGENT_MANAGER, is_ours
-from agent.core.ownership import LABELS, other_owners, owned_label_keys
+from agent.core.ownership import LABELS, other_owners, owned_label_keys, owners
 
 NOBODY = "before-first-apply"
 """The manager that the server invents at the first apply after the bookkeeping was lost, for all that was there."""
@@ -27,7 +27,10 @@ class LabelPlan:
     rivals: Mapping[str, str] = field(default_factory=dict)
     """Keys that another manager owns, each with its name; they are left to it."""
     orphans: Sequence[str] = ()
-    """Keys under our domains that nobody owns and we no longer produce; they are removed by name."""
+    """Keys under our domains that nobody owns; they are removed by name, before the apply makes those anew that are wanted.
+
+    Applied over, they would be owned by `NOBODY` beside us, which is for ever: an agent may not change another's entry.
+    """
 
 
 def plan_labels(node: Mapping[str, Any], desired: Mapping[str, str], *, domains: Sequence[str]) -> LabelPlan:
@@ -45,7 +48,10 @@ def plan_labels(node: Mapping[str, Any], desired: Mapping[str, str], *, domains:
     orphans = tuple(
         key
         for key in sorted(live)
-        if key not in {*desired, *owned} and not others[key] and _under(key, domains)
+        if _under(key, domains)
+        and key not in owned
+        and not others[key]
+        and (key not in desired or not owners(dict(node), (*LABELS, key)))
     )
     return LabelPlan(apply=apply, needed=differs or owned != set(apply), rivals=rivals, orphans=orphans)
 

@@ -81,7 +81,7 @@ PLANS = [
         "FR-084 the bookkeeping was lost",
         node({CLASS: "a", f"{DOMAIN}/old": "x", f"precision.{DOMAIN}/fp8": "true", "team": "x"}),
         WANTED,
-        LabelPlan(apply=WANTED, needed=True, orphans=(f"{DOMAIN}/old", f"precision.{DOMAIN}/fp8")),
+        LabelPlan(apply=WANTED, needed=True, orphans=(CLASS, f"{DOMAIN}/old", f"precision.{DOMAIN}/fp8")),
     ),
     (
         "FR-084 a person's key under our domain",
