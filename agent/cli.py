@@ -252,6 +252,38 @@ def _show(name: str) -> Callable[[Invocation], int]:
     return run
 
 
+def _capture_arguments(parser: argparse.ArgumentParser) -> None:
+    _fake(parser)
+    parser.add_argument("file", metavar="FILE", help="where to write the scenario; - for standard output")
+
+
+def _capture(invocation: Invocation) -> int:
+    from agent.capturing import write_capture  # noqa: PLC0415
+
+    facts, scenario = app.capture_machine(invocation.settings, fake=invocation.fake)
+    return write_capture(
+        facts,
+        scenario,
+        invocation.arguments.file,
+        stdout=invocation.stdout,
+        stderr=invocation.stderr,
+    )
+
+
+def _doctor(invocation: Invocation) -> int:
+    from agent.doctor import run_doctor  # noqa: PLC0415
+
+    settings = invocation.settings
+    return run_doctor(
+        app.patient(settings, fake=invocation.fake, only_cluster=invocation.from_cluster),
+        settings,
+        now=app.now().wall,
+        output=invocation.output,
+        width=invocation.width,
+        stdout=invocation.stdout,
+    )
+
+
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="node",
@@ -294,6 +326,18 @@ COMMANDS: tuple[Command, ...] = (
         help="Tell on which classes and nodes a runtime fits, with reasons; `match lint` warns of surprises on OME.",
         run=_match,
         add_arguments=_match_arguments,
+    ),
+    Command(
+        name="doctor",
+        help="Tell why there are no GPUs, labels or classes: checks with their evidence, and who can mend what.",
+        run=_doctor,
+        add_arguments=_fake_and_output,
+    ),
+    Command(
+        name="capture",
+        help="Save all that NVML answers here as a scenario for --fake, with serial numbers and UUIDs masked.",
+        run=_capture,
+        add_arguments=_capture_arguments,
     ),
     Command(
         name="prune",

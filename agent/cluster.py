@@ -43,6 +43,11 @@ ACCELERATOR_CLASSES = Resource("ome.io", "v1beta1", "acceleratorclasses", "Accel
 SERVING_RUNTIMES = Resource("ome.io", "v1beta1", "servingruntimes", "ServingRuntime", namespaced=True)
 CLUSTER_SERVING_RUNTIMES = Resource("ome.io", "v1beta1", "clusterservingruntimes", "ClusterServingRuntime")
 INFERENCE_SERVICES = Resource("ome.io", "v1beta1", "inferenceservices", "InferenceService", namespaced=True)
+SELF_REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview")
+SELF_ACCESS_REVIEWS = Resource(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview"
+)
+ACCESS_REVIEWS = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview")
 BASE_MODELS = Resource("ome.io", "v1beta1", "basemodels", "BaseModel", namespaced=True)
 CLUSTER_BASE_MODELS = Resource("ome.io", "v1beta1", "clusterbasemodels", "ClusterBaseModel")
 

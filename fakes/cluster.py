@@ -12,12 +12,15 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from agent.cluster import (
+    ACCESS_REVIEWS,
     CRDS,
     EVENTS,
     LEASES,
     NAMESPACES,
     NODES,
     PODS,
+    SELF_ACCESS_REVIEWS,
+    SELF_REVIEWS,
     ClusterError,
     Conflict,
     FieldConflict,
@@ -84,6 +87,10 @@ class FakeCluster:
         """Every request, in order."""
         self.fault: Callable[[Call], ClusterError | None] = lambda _call: None
         """Asked before each request: what it returns is raised in place of an answer."""
+        self.user = "kubernetes-admin"
+        """Whom it takes the caller for."""
+        self.allows: Callable[[str, Object], bool] = lambda _user, _attributes: True
+        """Answers access reviews; requests themselves are all allowed."""
         self._now = now
         self._store = Store()
         maker = Owner(manager="kube-apiserver", operation="Update", api_version="v1")
@@ -149,7 +156,9 @@ class FakeCluster:
             return self._update(kind, live, merge_patched(live, copy_of(patch)), manager, subresource or "")
 
     def create(self, resource: Resource, body: Object, *, manager: str) -> Object:
-        """Create an object; `Conflict` when it exists."""
+        """Create an object; `Conflict` when it exists. A review is answered and kept nowhere."""
+        if resource in {SELF_REVIEWS, SELF_ACCESS_REVIEWS, ACCESS_REVIEWS}:
+            return self._reviewed(resource, copy_of(body), manager)
         with self._store.lock:
             kind, body, key = self._admit("create", resource, body, manager, None)
             if self._store.get(key) is not None:
@@ -158,6 +167,13 @@ class FakeCluster:
                 raise ServerFault("resourceVersion should not be set on objects to be created")
             owner = Owner(manager=manager, operation="Update", api_version=resource.api_version)
             return self._insert(kind, body, owner)
+
+    def _reviewed(self, resource: Resource, body: Object, manager: str) -> Object:
+        self._record(Call(verb="create", resource=resource.plural, manager=manager))
+        if resource == SELF_REVIEWS:
+            return {**body, "status": {"userInfo": {"username": self.user}}}
+        user = body["spec"].get("user", self.user)
+        return {**body, "status": {"allowed": self.allows(user, body["spec"]["resourceAttributes"])}}
 
     def replace(self, resource: Resource, body: Object, *, manager: str) -> Object:
         """Replace an object; a `resourceVersion` in the body makes it conditional."""
