@@ -6,6 +6,7 @@ from html import escape
 from agent.core.catalogue import MIB
 from agent.core.devices import capability_text
 from agent.core.fleet_report import InventoryReport
+from agent.core.fold import ClassState
 from agent.core.health import severity
 from agent.core.inventory import Device, class_counts
 from agent.core.outcomes import NodeReport
@@ -60,7 +61,7 @@ def fleet_page(report: InventoryReport, *, identity: str, version: str) -> str:
     role = "leads" if report.leading else "stands by"
     tone = "ok" if report.complete and not report.problems else "warn"
     said = "; ".join(report.problems) or (
-        "all is well" if report.complete else "still listening for the first time"
+        "nothing hinders the controller" if report.complete else "still listening for the first time"
     )
     records = f"{report.records} records, {report.stale_records} stale"
     body = [
@@ -81,12 +82,28 @@ def _fleet(report: InventoryReport) -> list[str]:
             str(state.total),
             str(state.usable),
             "not known" if state.available is None else str(state.available),
-            escape((state.content.family if state.content else None) or "–"),
+            _troubles(state),
         )
         for state in report.classes
     )
-    headers = ("Class", "Nodes", "Total", "Usable", "Available", "Family")
+    headers = ("Class", "Nodes", "Total", "Usable", "Available", "Trouble")
     return ["<h2>Classes</h2>", _table(headers, rows)] if report.classes else []
+
+
+def _troubles(state: ClassState) -> str:
+    """Return what a person should look at, in few words."""
+    counts = {
+        "with unusable devices": len(state.unusable),
+        "not ready": len(state.not_ready),
+        "cordoned": len(state.cordoned),
+        "stale": len(state.stale),
+        "without the resource": len(state.unknown),
+    }
+    found = [f"{count} node{'s' * (count != 1)} {what}" for what, count in counts.items() if count]
+    found += [f"nodes disagree on {disagreement.field}" for disagreement in state.disagreements]
+    if not state.nodes:
+        found.append("no node has it any more")
+    return f'<span class="bad">{escape("; ".join(found))}</span>' if found else "–"
 
 
 def _document(title: str, body: Iterable[str]) -> str:
@@ -102,7 +119,15 @@ def _devices(report: NodeReport) -> list[str]:
     if report.inventory is None or not report.inventory.devices:
         return []
     headers = ("Index", "Product", "Class", "Memory", "Capability", "State", "Id")
-    return ["<h2>Devices</h2>", _table(headers, (_device(device) for device in report.inventory.devices))]
+    return [
+        "<h2>Devices</h2>",
+        _table(headers, (_device(device) for device in _by_index(report.inventory.devices))),
+    ]
+
+
+def _by_index(devices: Iterable[Device]) -> list[Device]:
+    """Return the devices in the order in which `nvidia-smi` lists them."""
+    return sorted(devices, key=lambda device: device.facts.index)
 
 
 def _device(device: Device) -> tuple[str, ...]:
