@@ -7,7 +7,9 @@ from agent.core.doctor.causes import CAUSES
 from agent.core.doctor.check import Check, finding
 from probes.facts import NodeFacts
 
-_MENDER = re.compile(r"(?:[:;.]) (?=whoever deploys|the operator of|The operator of|If nvidia-smi works)")
+_MENDER = re.compile(
+    r"(?:[:;.]) (?=whoever deploys|the operator of|The operator of|If nvidia-smi works|if the host still)"
+)
 
 
 def cause_of(facts: NodeFacts, check: str) -> Check | None:
