@@ -21,7 +21,7 @@ from probes.host_process import ProbeHost
 
 if TYPE_CHECKING:
     from agent.core.doctor.machine import Surroundings
-    from agent.doctor import Patient
+    from agent.commands.doctor import Patient
     from agent.edges.cluster import KubernetesCluster
     from agent.inventory_process import InventoryProcess
 
@@ -180,7 +180,7 @@ def configured_cluster(settings: Settings) -> "KubernetesCluster | None":
 
 def local_objects(settings: Settings, *, fake: str | None) -> list[dict[str, Any]]:
     """Return the classes and the record that this machine's accelerators make; none where it could not be asked."""
-    from agent import show  # noqa: PLC0415
+    from agent.commands import show  # noqa: PLC0415
     from agent.core.inventory import inventory_of  # noqa: PLC0415
     from agent.naming import naming_options  # noqa: PLC0415
 
@@ -203,7 +203,7 @@ def capture_machine(settings: Settings, *, fake: str | None) -> tuple[NodeFacts,
 
 def patient(settings: Settings, *, fake: str | None, only_cluster: bool) -> "Patient":
     """Return what `doctor` looks at: this machine, or a fake one, or none; and the cluster, where one is configured."""
-    from agent.doctor import Patient  # noqa: PLC0415
+    from agent.commands.doctor import Patient  # noqa: PLC0415
 
     facts = None
     if fake is not None or not only_cluster:

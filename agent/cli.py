@@ -134,14 +134,14 @@ def _fake_and_output(parser: argparse.ArgumentParser) -> None:
 
 
 def _match_arguments(parser: argparse.ArgumentParser) -> None:
-    from agent.matching_command import add_match_arguments  # noqa: PLC0415
+    from agent.commands.match import add_match_arguments  # noqa: PLC0415
 
     _fake_and_output(parser)
     add_match_arguments(parser)
 
 
 def _match(invocation: Invocation) -> int:
-    from agent.matching_command import run_match  # noqa: PLC0415
+    from agent.commands.match import run_match  # noqa: PLC0415
 
     settings, fake = invocation.settings, invocation.fake
     return run_match(
@@ -169,7 +169,7 @@ def _inventory_arguments(parser: argparse.ArgumentParser) -> None:
 def _inventory(invocation: Invocation) -> int:
     if not invocation.arguments.once:
         return app.run_inventory(invocation.settings)
-    from agent.cluster_commands import print_inventory  # noqa: PLC0415
+    from agent.commands.fleet import print_inventory  # noqa: PLC0415
 
     cluster = app.open_cluster(invocation.settings)
     return print_inventory(cluster, invocation.settings, output=invocation.output, stdout=invocation.stdout)
@@ -184,7 +184,7 @@ def _classes(invocation: Invocation) -> int:
     wanted = invocation.arguments.from_cluster or invocation.from_cluster
     if not wanted or invocation.fake:
         return _show("classes")(invocation)
-    from agent.cluster_commands import print_fleet  # noqa: PLC0415
+    from agent.commands.fleet import print_fleet  # noqa: PLC0415
 
     return print_fleet(
         app.open_cluster(invocation.settings),
@@ -204,7 +204,7 @@ def _prune_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _prune(invocation: Invocation) -> int:
-    from agent.cluster_commands import run_prune  # noqa: PLC0415
+    from agent.commands.fleet import run_prune  # noqa: PLC0415
 
     return run_prune(
         app.open_cluster(invocation.settings),
@@ -240,7 +240,7 @@ def _show(name: str) -> Callable[[Invocation], int]:
     def run(invocation: Invocation) -> int:
         with app.probe_host(invocation.settings, fake=invocation.fake) as host:
             # Imported while the host starts: YAML, tables and the catalogue take as long as its binding.
-            from agent import show  # noqa: PLC0415
+            from agent.commands import show  # noqa: PLC0415
 
             facts = host.probe(1)
         text = show.render(name, facts, invocation.settings, output=invocation.output, width=invocation.width)
@@ -258,7 +258,7 @@ def _capture_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _capture(invocation: Invocation) -> int:
-    from agent.capturing import write_capture  # noqa: PLC0415
+    from agent.commands.capturing import write_capture  # noqa: PLC0415
 
     facts, scenario = app.capture_machine(invocation.settings, fake=invocation.fake)
     return write_capture(
@@ -271,7 +271,7 @@ def _capture(invocation: Invocation) -> int:
 
 
 def _doctor(invocation: Invocation) -> int:
-    from agent.doctor import run_doctor  # noqa: PLC0415
+    from agent.commands.doctor import run_doctor  # noqa: PLC0415
 
     settings = invocation.settings
     return run_doctor(

@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from agent.documents import MAX_JSON_BYTES, MAX_YAML_BYTES, read_documents
-from agent.yaml_values import MAX_VALUES, InputError
+from agent.commands.documents import MAX_JSON_BYTES, MAX_YAML_BYTES, read_documents
+from agent.commands.yaml_values import MAX_VALUES, InputError
 
 
 def read(text):

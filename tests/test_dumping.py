@@ -6,8 +6,8 @@ import re
 import pytest
 import yaml
 
+from agent.commands.dumping import dump
 from agent.core.catalogue import catalogue
-from agent.dumping import dump
 
 TEXTS = (
     "2e12",

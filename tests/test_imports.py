@@ -27,7 +27,7 @@ BREAKS = {
     "One module keeps time with APScheduler": ("agent.node_process", "apscheduler"),
     "One module reads the host through psutil": ("probes.verdict", "psutil"),
     "NVML is opened by its probe alone": ("probes.evidence", "pynvml"),
-    "One module writes expositions": ("agent.show", "prometheus_client"),
+    "One module writes expositions": ("agent.commands.show", "prometheus_client"),
 }
 
 

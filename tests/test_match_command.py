@@ -22,8 +22,8 @@ from agent.cluster import (
     NotFound,
     Unreachable,
 )
+from agent.commands.match import add_match_arguments, run_match
 from agent.core.matching.requirements import POLICIES
-from agent.matching_command import add_match_arguments, run_match
 from tests.core.matching.kit import (
     a_device,
     a_model,

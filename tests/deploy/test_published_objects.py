@@ -8,8 +8,8 @@ import pytest
 
 from agent.app import probe_command
 from agent.cluster import ACCELERATOR_CLASSES, ACCELERATOR_NODES, Resource
+from agent.commands.show import render
 from agent.settings import Settings
-from agent.show import render
 from fakes.nodes import names
 from probes.facts import NodeFacts
 from probes.host_process import probe_once

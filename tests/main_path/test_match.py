@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from agent.cluster import ACCELERATOR_CLASSES, ACCELERATOR_NODES
+from agent.commands.match_cluster import ClusterReader, Progress
 from agent.edges.cluster import KubernetesCluster, usual_configuration
-from agent.matching_cluster import ClusterReader, Progress
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.objects import make_pod, ready_node
 from tests.core.matching.kit import DOMAIN, a_device, a_record, a_runtime, class_of

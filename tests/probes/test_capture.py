@@ -6,10 +6,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from agent.commands.dumping import dump
 from agent.core.classes import content_from
 from agent.core.inventory import inventory_of
 from agent.core.labels import labels_for
-from agent.dumping import dump
 from fakes import filesystem, nodes, nvml
 from fakes.scenario import Scenario
 from probes import nvml as real

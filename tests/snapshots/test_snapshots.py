@@ -8,10 +8,10 @@ import yaml
 
 from agent.app import EXIT_BY_VERDICT
 from agent.cluster import ACCELERATOR_CLASSES, CRDS
+from agent.commands.dumping import dump
+from agent.commands.show import class_objects
 from agent.core.inventory import inventory_of
-from agent.dumping import dump
 from agent.settings import Settings
-from agent.show import class_objects
 from fakes import nodes
 from probes.host_process import probe_once
 from tests.hardware import fake_facts, needs_a_process

@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
+from agent.commands.dumping import dump
 from agent.core.classes import content_from, merge_contents
 from agent.core.compat import gfd_labels
 from agent.core.inventory import Inventory, inventory_of
 from agent.core.labels import labels_for
 from agent.core.record import NodeIdentity, record_after_failure, record_for
 from agent.core.tables import classes_table, facts_table, labels_table
-from agent.dumping import dump
 from agent.naming import naming_options
 from agent.settings import Settings
 from agent.version import agent_version

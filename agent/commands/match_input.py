@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from agent.commands.documents import Document, read_documents
+from agent.commands.yaml_values import InputError
 from agent.core.keys import DEFAULT_DOMAIN
 from agent.core.matching.hardware import class_facts
 from agent.core.matching.nodes import object_problems
@@ -17,8 +19,6 @@ from agent.core.matching.subject import (
     service_subjects,
 )
 from agent.core.matching.verdicts import Problem
-from agent.documents import Document, read_documents
-from agent.yaml_values import InputError
 
 Object = Mapping[str, Any]
 

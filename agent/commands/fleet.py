@@ -6,8 +6,8 @@ from typing import Any, TextIO
 
 from agent.class_writer import Difference
 from agent.cluster import Cluster
+from agent.commands.dumping import dump
 from agent.core.text_table import text_table
-from agent.dumping import dump
 from agent.inventory_reading import class_states, difference_lines, fleet_rows, plan_once, read_cluster
 from agent.prune_pass import Pruned, prune_classes, prune_nodes
 from agent.settings import Settings

@@ -9,7 +9,14 @@ from typing import Any, BinaryIO
 
 import yaml
 
-from agent.yaml_values import MAX_DEPTH, InputError, check_expansion, holds_aliases, json_value, line_of
+from agent.commands.yaml_values import (
+    MAX_DEPTH,
+    InputError,
+    check_expansion,
+    holds_aliases,
+    json_value,
+    line_of,
+)
 
 MIB = 1024**2
 

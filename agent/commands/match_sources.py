@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from agent.commands.match_cluster import ClusterReader
+from agent.commands.match_input import NODE_KINDS, Inputs
+from agent.commands.yaml_values import InputError
 from agent.core.keys import DEFAULT_DOMAIN
 from agent.core.matching.hardware import class_facts
 from agent.core.matching.lint_scope import runtime_named_by
@@ -19,9 +22,6 @@ from agent.core.matching.subject import (
     service_subjects,
 )
 from agent.core.matching.verdicts import Finding
-from agent.matching_cluster import ClusterReader
-from agent.matching_input import NODE_KINDS, Inputs
-from agent.yaml_values import InputError
 
 Object = Mapping[str, Any]
 

@@ -20,6 +20,7 @@ from agent.cluster import (
     Object,
     Resource,
 )
+from agent.commands.dumping import dump
 from agent.core.compat import gfd_labels
 from agent.core.doctor.check import ADMINISTRATOR, Check, finding, findings, ok, plain, skipped
 from agent.core.doctor.cluster import ClusterEvidence, Definition, Expected, cluster_checks
@@ -37,7 +38,6 @@ from agent.core.doctor.rights import (
 from agent.core.inventory import Inventory, inventory_of
 from agent.core.keys import AGENT_MANAGER
 from agent.core.labels import labels_for
-from agent.dumping import dump
 from agent.naming import naming_options
 from agent.settings import Settings
 from probes.facts import NodeFacts

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, TextIO
 
-from agent.dumping import dump
+from agent.commands.dumping import dump
 from agent.settings import SettingsError
 from probes.facts import NodeFacts
 

@@ -8,6 +8,11 @@ from datetime import UTC, datetime
 from typing import Any, BinaryIO, TextIO
 
 from agent.cluster import Cluster, ClusterError
+from agent.commands.dumping import dump
+from agent.commands.match_cluster import ClusterReader, Progress
+from agent.commands.match_input import read_inputs, refuse_bad_values
+from agent.commands.match_sources import Found, ModelFlags, Sources
+from agent.commands.yaml_values import InputError
 from agent.core.keys import DEFAULT_DOMAIN
 from agent.core.matching.answer import Answer, answer_for
 from agent.core.matching.document import answer_document, lint_document
@@ -20,11 +25,6 @@ from agent.core.matching.requirements import POLICIES
 from agent.core.matching.spelling import did_you_mean, same_name
 from agent.core.matching.subject import Subject
 from agent.core.matching.verdicts import CANNOT_TELL, DOES_NOT_FIT, FITS, Verdict
-from agent.dumping import dump
-from agent.matching_cluster import ClusterReader, Progress
-from agent.matching_input import read_inputs, refuse_bad_values
-from agent.matching_sources import Found, ModelFlags, Sources
-from agent.yaml_values import InputError
 
 EXIT_STATUS: dict[Verdict, int] = {FITS: 0, DOES_NOT_FIT: 1, CANNOT_TELL: 3}
 EXIT_FINDINGS = 1

@@ -1,0 +1,1 @@
+"""What the one-shot commands do: each reads, decides by the core, and prints."""
