@@ -9,9 +9,9 @@ from agent.core.class_spec import is_minimal_definition
 from agent.core.doctor.check import ADMINISTRATOR, DEPLOYER, NODE_OPERATOR, Check, finding, ok, skipped
 from agent.core.doctor.rights import Reviewed, rights_checks
 from agent.core.doctor.words import listed
-from agent.core.keys import AGENT_MANAGER, is_ours
+from agent.core.keys import AGENT_MANAGER
 from agent.core.label_plan import plan_labels
-from agent.core.ownership import owners
+from agent.core.ownership import foreign_label_keys, owned_label_keys
 from agent.core.quantity import InvalidQuantityError, whole_value
 
 Object = dict[str, Any]
@@ -155,16 +155,17 @@ def _labels(evidence: ClusterEvidence, expected: Expected) -> Check:
 
 
 def _rivals(evidence: ClusterEvidence, expected: Expected) -> Check:
-    """Name managers other than the agent that own labels under our domains."""
+    """Name managers other than the agent that own labels which agents write; other keys under our domains are free."""
     if isinstance(evidence.nodes, str):
         return skipped("rivals", evidence.nodes)
+    written = set(expected.labels or ())
+    for node in evidence.nodes:
+        written |= owned_label_keys(node, AGENT_MANAGER)
     found: dict[str, set[str]] = {}
     for node in evidence.nodes:
-        for key in node["metadata"].get("labels") or {}:
-            if any(is_ours(key, domain) for domain in expected.domains):
-                for manager in owners(node, ("metadata", "labels", key)):
-                    if manager != AGENT_MANAGER:
-                        found.setdefault(manager, set()).add(key)
+        live = node["metadata"].get("labels") or {}
+        for key, manager in foreign_label_keys(node, written & live.keys(), AGENT_MANAGER).items():
+            found.setdefault(manager, set()).add(key)
     if not found:
         return ok("rivals", f"no other manager owns a label of ours on {len(evidence.nodes)} Nodes")
     return finding(
