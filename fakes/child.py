@@ -1,6 +1,7 @@
 """The real probe host on fake hardware: `python -m fakes.child NAME|FILE`, in place of `python -m probes.child`.
 
-Before each probe it writes the machine's files for that probe and sets the fake library under the binding.
+Before each probe it writes the machine's files for that probe and sets the fake library under the binding. A scenario
+file that was changed meanwhile is read again, so that hardware can be broken and mended under an agent that runs.
 """
 
 import argparse
@@ -19,11 +20,14 @@ from probes import child
 _PREFIX = "accelerator-fake-"
 
 
-def stage(scenario: Scenario, root: Path, *, journal: Path | None = None) -> Callable[[int], None]:
+def stage(
+    machine: Callable[[], Scenario], root: Path, *, journal: Path | None = None
+) -> Callable[[int], None]:
     """Return what makes ready the probe of a given number: files under `root`, library under the binding."""
     rendered: list[Scenario] = []
 
     def prepare(cycle: int) -> None:
+        scenario = machine()
         current = scenario.at(cycle)
         if rendered != [current]:
             filesystem.render(current, root)
@@ -31,6 +35,34 @@ def stage(scenario: Scenario, root: Path, *, journal: Path | None = None) -> Cal
         nvml.install(scenario, cycle, journal=journal)
 
     return prepare
+
+
+def current_scenario(source: str) -> Callable[[], Scenario]:
+    """Return what gives the machine as its file says now; of a file that has become wrong, as it last was right."""
+    scenario, seen = nodes.load(source), _version(source)
+
+    def current() -> Scenario:
+        nonlocal scenario, seen
+        version = _version(source)
+        if version == seen:
+            return scenario
+        seen = version
+        try:
+            scenario = nodes.load(source)
+        except (ScenarioError, OSError) as error:
+            sys.stderr.write(f"{source}: {error}\n")
+        return scenario
+
+    return current
+
+
+def _version(source: str) -> tuple[int, int] | None:
+    """Return what changes when a file does, `None` for a machine that is none."""
+    try:
+        stat = Path(source).stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_ino
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,13 +76,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     given, rest = parser.parse_known_args(argv)
     try:
-        scenario = nodes.load(given.scenario)
+        machine = current_scenario(given.scenario)
     except ScenarioError as error:
         parser.error(str(error))
     remove_abandoned()
     with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as folder:
         root = Path(folder)
-        return child.main(rest, prepare=stage(scenario, root, journal=given.journal), root=root)
+        return child.main(rest, prepare=stage(machine, root, journal=given.journal), root=root)
 
 
 def remove_abandoned() -> None:

@@ -41,8 +41,11 @@ CONTROLLERS = (
 class ControlPlane:
     """One cluster without containers. Give its methods Nodes and Pods to have any."""
 
-    def __init__(self, program: Program, folder: Path) -> None:
-        """Write keys, tokens and configuration into `folder`; nothing is started yet."""
+    def __init__(self, program: Program, folder: Path, *, apiserver_flags: Sequence[str] = ()) -> None:
+        """Write keys, tokens and configuration into `folder`; nothing is started yet.
+
+        `apiserver_flags` are added to those of every API server here, such as `--etcd-compaction-interval=5s`.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.certificates = write_certificates(folder)
@@ -56,7 +59,7 @@ class ControlPlane:
         self._program = program
         self._etcd_port = free_port()
         self.etcd = self._process("etcd", self._etcd_flags())
-        self.apiserver = self._process("kube-apiserver", self._apiserver_flags())
+        self.apiserver = self._process("kube-apiserver", [*self._apiserver_flags(), *apiserver_flags])
         self.controllers: Process | None = None
         self.scheduler: Process | None = None
         self._kubeconfigs = 0

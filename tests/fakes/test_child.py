@@ -73,7 +73,7 @@ def test_staging_writes_files_and_installs_the_library_of_the_probe(tmp_path, mo
         render(scenario, root)
 
     monkeypatch.setattr(filesystem, "render", counting)
-    prepare = child.stage(nodes.node("h100x8-count-shrinks"), tmp_path)
+    prepare = child.stage(lambda: nodes.node("h100x8-count-shrinks"), tmp_path)
     try:
         counts = []
         for cycle in (1, 1, 2):
@@ -95,3 +95,20 @@ def test_files_of_a_host_that_was_killed_are_removed_by_the_next(tmp_path, monke
     in_use.mkdir()
     child.remove_abandoned()
     assert list(tmp_path.iterdir()) == [in_use]
+
+
+def test_a_file_that_was_changed_is_read_again_and_one_that_became_wrong_counts_as_it_was(tmp_path, capsys):
+    file = tmp_path / "machine.yaml"
+    file.write_text("name: changing\ndevices: [{board: t4}]\n")
+    current = child.current_scenario(str(file))
+    assert len(current().devices) == 1
+    for text, devices in (
+        ("name: changing\ndevices: [{board: t4, count: 2}]\n", 2),
+        ("name: changing\ndevises: []\n", 2),
+        ("name: changing\ndevices: []\n", 0),
+    ):
+        fresh = tmp_path / "fresh"
+        fresh.write_text(text)
+        fresh.replace(file)
+        assert len(current().devices) == devices
+    assert "did you mean" in capsys.readouterr().err

@@ -20,7 +20,7 @@ def main() -> int:
     root = Path(file).parent / "root"
     kill = {"kill": spare} if unkillable else {}
     return child.main(
-        rest, prepare=stage(scenario, root, journal=Path(file).parent / "journal"), root=root, **kill
+        rest, prepare=stage(lambda: scenario, root, journal=Path(file).parent / "journal"), root=root, **kill
     )
 
 
