@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import pytest
 import yaml
@@ -345,3 +346,11 @@ def test_a_program_reads_the_same(clinic, output, load):
     [found] = [check for check in document["checks"] if check["status"] == "finding"]
     assert found.keys() == {"id", "status", "evidence", "meaning", "mend", "who"}
     assert [check for check in document["checks"] if not {"id", "status", "evidence"} <= check.keys()] == []
+
+
+def test_every_check_is_documented_and_no_other(clinic):
+    page = (DEPLOY.parent.parent / "docs" / "doctor.md").read_text(encoding="utf-8")
+    documented = re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE)
+    made = [check.id for check in clinic.checks()]
+    fleet = [check.id for check in clinic.checks(hardware=False)]
+    assert sorted(documented) == sorted({*made, *fleet})

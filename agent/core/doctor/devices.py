@@ -166,7 +166,10 @@ def _health(inventory: Inventory) -> Check:
     why = cause_elsewhere(inventory.facts)
     if why:
         return skipped("health", why)
-    sick = [d for d in inventory.devices if d.assessment.state != "ok" and d.facts.fault is None]
+    sick = sorted(
+        (d for d in inventory.devices if d.assessment.state != "ok" and d.facts.fault is None),
+        key=lambda device: device.facts.index,
+    )
     if not sick:
         return ok("health", "no device that was read is degraded or failed")
     return finding(
@@ -189,7 +192,7 @@ _MENDS: Mapping[str, str] = {
     "row-remap-failed": "replace the board: its spare rows are used up",
     "row-remap-pending": _RESET,
     "page-retirement-pending": "reboot the node",
-    "recovery-": f"do what the driver asks for: {_RESET}, or reboot the node",
+    "recovery-": "do what the driver asks for (nvidia-smi -q shows it as GPU Recovery Action)",
     "nvlink-": "look at the links (nvidia-smi nvlink -s) and at nvidia-fabricmanager",
     "fabric-": "start nvidia-fabricmanager of the driver's own version",
     "pcie-": "seat the board anew, and look at the slot's width in the firmware",
