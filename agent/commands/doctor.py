@@ -23,8 +23,9 @@ from agent.cluster import (
 from agent.commands.dumping import dump
 from agent.core.compat import gfd_labels
 from agent.core.doctor.check import ADMINISTRATOR, Check, finding, findings, ok, plain, skipped
-from agent.core.doctor.cluster import ClusterEvidence, Definition, Expected, cluster_checks
+from agent.core.doctor.cluster import cluster_checks
 from agent.core.doctor.devices import device_checks
+from agent.core.doctor.evidence import ClusterEvidence, Definition, Expected
 from agent.core.doctor.machine import Surroundings, machine_checks
 from agent.core.doctor.report import report
 from agent.core.doctor.rights import (

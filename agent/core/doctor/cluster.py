@@ -1,62 +1,17 @@
-"""Checks of a cluster: definitions, Nodes and their labels, records, rivals, what is allocatable, who runs no agent."""
+"""Checks of a cluster: definitions, Nodes and their labels, rivals, records and their conditions."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
 
 from agent.core.class_spec import is_minimal_definition
 from agent.core.doctor.check import ADMINISTRATOR, DEPLOYER, NODE_OPERATOR, Check, finding, ok, skipped
-from agent.core.doctor.rights import Reviewed, rights_checks
-from agent.core.doctor.words import listed
+from agent.core.doctor.evidence import ClusterEvidence, Definition, Expected, Object
+from agent.core.doctor.fleet import allocatable_check, uncovered_check
+from agent.core.doctor.rights import rights_checks
+from agent.core.doctor.words import first_of
 from agent.core.keys import AGENT_MANAGER
 from agent.core.label_plan import plan_labels
 from agent.core.ownership import foreign_label_keys, owned_label_keys
-from agent.core.quantity import InvalidQuantityError, whole_value
-
-Object = dict[str, Any]
-
-Definition = Literal["absent", "not-readable"]
-
-_GPU_LABELS = (
-    "nvidia.com/gpu.present",
-    "feature.node.kubernetes.io/pci-10de.present",
-    "feature.node.kubernetes.io/pci-0302_10de.present",
-    "feature.node.kubernetes.io/pci-0300_10de.present",
-    "cloud.google.com/gke-accelerator",
-    "k8s.amazonaws.com/accelerator",
-    "kubernetes.azure.com/accelerator",
-)
-_GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-")
-_SHOWN = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterEvidence:
-    """What a cluster told; a text in place of an object says why it was not told."""
-
-    reviews: tuple[Reviewed, ...]
-    records_definition: Object | Definition
-    classes_definition: Object | Definition
-    node_name: str | None
-    """Of the Node that is looked at; `None`: all of them."""
-    nodes: tuple[Object, ...] | str
-    """The one Node, or all; none where the named one does not exist."""
-    records: tuple[Object, ...] | str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
-    """What the cluster should say."""
-
-    domains: tuple[str, ...]
-    """The label domain and former ones."""
-    labels: Mapping[str, str] | None
-    """Of the named Node by the facts of this machine; `None` where the two are not the same machine, or facts fail."""
-    labels_not_known: str
-    """Why `labels` is `None`."""
-    stale_after_seconds: float
-    now: datetime
 
 
 def cluster_checks(evidence: ClusterEvidence, expected: Expected) -> tuple[Check, ...]:
@@ -70,8 +25,8 @@ def cluster_checks(evidence: ClusterEvidence, expected: Expected) -> tuple[Check
         _rivals(evidence, expected),
         _record(evidence, expected),
         _conditions(evidence),
-        _allocatable(evidence),
-        _uncovered(evidence),
+        allocatable_check(evidence),
+        uncovered_check(evidence),
     )
 
 
@@ -147,7 +102,7 @@ def _labels(evidence: ClusterEvidence, expected: Expected) -> Check:
     told += [f"{key} should not be there" for key in plan.orphans]
     return finding(
         "labels",
-        _first_of(told),
+        first_of(told),
         meaning="the agent on this node does not run, may not write, or saw something else when it last wrote",
         mend="look at the agent's pod on this node and its log; labels are made right within one interval of its start",
         who=DEPLOYER,
@@ -170,7 +125,7 @@ def _rivals(evidence: ClusterEvidence, expected: Expected) -> Check:
         return ok("rivals", f"no other manager owns a label of ours on {len(evidence.nodes)} Nodes")
     return finding(
         "rivals",
-        "; ".join(f"{manager} owns {_first_of(sorted(keys))}" for manager, keys in sorted(found.items())),
+        "; ".join(f"{manager} owns {first_of(sorted(keys))}" for manager, keys in sorted(found.items())),
         meaning="such a key is left to its owner, whatever its value, and may say something untrue",
         mend="remove the key from what the other manager applies, or from the Node by hand "
         "(kubectl label node NAME KEY-); the agent writes it again",
@@ -202,7 +157,7 @@ def _record(evidence: ClusterEvidence, expected: Expected) -> Check:
         )
     return finding(
         "record",
-        _first_of(told),
+        first_of(told),
         meaning="the controller counts such a node's accelerators as not available",
         mend="look at the agent's pod on that node: it does not run, cannot reach the API server, or cannot probe",
         who=DEPLOYER,
@@ -239,101 +194,11 @@ def _conditions(evidence: ClusterEvidence) -> Check:
         return ok("conditions", f"every condition of {len(evidence.records)} records is True")
     return finding(
         "conditions",
-        _first_of(told),
+        first_of(told),
         meaning="the agent on that node says what is wrong with it or its machine",
         mend="what the message says; accelerator-agent doctor in that node's pod tells more",
         who=NODE_OPERATOR,
     )
-
-
-def _allocatable(evidence: ClusterEvidence) -> Check:
-    """Compare what records call usable with what the kubelet offers, for each resource (FR-135)."""
-    if isinstance(evidence.records, str) or isinstance(evidence.nodes, str):
-        return skipped(
-            "allocatable", str(evidence.nodes if isinstance(evidence.nodes, str) else evidence.records)
-        )
-    nodes = {node["metadata"]["name"]: node for node in evidence.nodes}
-    told, compared = [], 0
-    for record in evidence.records:
-        name = record["metadata"]["name"]
-        if name in nodes and not (record.get("spec") or {}).get("simulated"):
-            usable = _usable(record)
-            compared += len(usable)
-            told += [f"{name}: {text}" for text in _differences(usable, nodes[name])]
-    if told:
-        return finding(
-            "allocatable",
-            _first_of(told),
-            meaning="pods that ask for such a resource stay pending, or more are placed than there are sound devices",
-            mend="look at the device plugin's pod on that node: it does not run, was started before the devices were cut, "
-            "shares them by time, or offers them under another name",
-            who=ADMINISTRATOR,
-        )
-    if not compared:
-        return skipped("allocatable", "no record of real hardware names a resource")
-    return ok("allocatable", f"{compared} resources are offered as often as there are usable devices")
-
-
-def _usable(record: Object) -> dict[str, int]:
-    usable: dict[str, int] = {}
-    for entry in (record.get("spec") or {}).get("classes") or ():
-        if entry.get("resource"):
-            usable[entry["resource"]] = usable.get(entry["resource"], 0) + int(entry["usable"])
-    return usable
-
-
-def _differences(usable: Mapping[str, int], node: Object) -> Iterable[str]:
-    offered: Mapping[str, Any] = (node.get("status") or {}).get("allocatable") or {}
-    for resource, count in sorted(usable.items()):
-        if resource not in offered:
-            if count:
-                yield f"{count} usable of {resource}, and the kubelet offers no such resource"
-            continue
-        try:
-            found = whole_value(offered[resource])
-        except InvalidQuantityError:
-            continue  # the API server accepts none of these
-        if found != count:
-            yield f"{count} usable of {resource}, and the kubelet offers {found}"
-
-
-def _uncovered(evidence: ClusterEvidence) -> Check:
-    """Name Nodes that others say have GPUs and that no agent has ever reported on (FR-131)."""
-    if evidence.node_name is not None:
-        return skipped("uncovered", "only one Node is looked at; without --node-name all are")
-    if isinstance(evidence.nodes, str) or isinstance(evidence.records, str):
-        return skipped(
-            "uncovered", str(evidence.nodes if isinstance(evidence.nodes, str) else evidence.records)
-        )
-    recorded = {record["metadata"]["name"] for record in evidence.records}
-    gpus = [node for node in evidence.nodes if _says_gpu(node)]
-    bare = [node for node in gpus if node["metadata"]["name"] not in recorded]
-    if not bare:
-        return ok("uncovered", f"each of {len(gpus)} Nodes that others call GPU nodes has a record")
-    return finding(
-        "uncovered",
-        _first_of([f"{node['metadata']['name']}{_taints(node)}" for node in bare]),
-        meaning="no agent has run on these Nodes, so that nothing of ours is known about their accelerators",
-        mend="let the DaemonSet tolerate the taints, and its node selector or affinity take the Nodes in",
-        who=DEPLOYER,
-    )
-
-
-def _says_gpu(node: Object) -> bool:
-    labels = node["metadata"].get("labels") or {}
-    if any(labels.get(key) not in {None, "false"} for key in _GPU_LABELS):
-        return True
-    status = node.get("status") or {}
-    resources = {**(status.get("capacity") or {}), **(status.get("allocatable") or {})}
-    return any(name.startswith(_GPU_RESOURCES) and str(value) != "0" for name, value in resources.items())
-
-
-def _taints(node: Object) -> str:
-    taints = [
-        f"{taint['key']}={taint.get('value', '')}:{taint.get('effect', '')}"
-        for taint in (node.get("spec") or {}).get("taints") or ()
-    ]
-    return f" (taints {listed(taints)})" if taints else " (no taint)"
 
 
 def _uids(nodes: Iterable[Object]) -> dict[str, str]:
@@ -352,9 +217,3 @@ def _age_seconds(record: Object, now: datetime) -> float | None:
 
 def _minutes(seconds: float) -> str:
     return f"{seconds / 60:.0f} min"
-
-
-def _first_of(texts: Sequence[str]) -> str:
-    """Return the first few of many, and how many more there are."""
-    rest = len(texts) - _SHOWN
-    return "; ".join(texts[:_SHOWN]) + (f"; and {rest} more" if rest > 0 else "")

@@ -1,12 +1,13 @@
 """Causes and lists in words, for the checks of hardware."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from agent.core.doctor.causes import CAUSES
 from agent.core.doctor.check import Check, finding
 from probes.facts import NodeFacts
 
+_SHOWN = 8
 _MENDER = re.compile(
     r"(?:[:;.]) (?=whoever deploys|the operator of|The operator of|If nvidia-smi works|if the host still)"
 )
@@ -42,3 +43,9 @@ def listed(words: Iterable[str]) -> str:
 
 def _natural(word: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", word)]
+
+
+def first_of(texts: Sequence[str]) -> str:
+    """Return the first few of many, and how many more there are."""
+    rest = len(texts) - _SHOWN
+    return "; ".join(texts[:_SHOWN]) + (f"; and {rest} more" if rest > 0 else "")
