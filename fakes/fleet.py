@@ -88,7 +88,9 @@ def on_a_real_control_plane(fleet: Mapping[str, str] = FLEET) -> Iterator[Fleet]
             cluster.create(NODES, _ready_node(name), manager="kubelet")
         for name, fake in fleet.items():
             running.enter_context(_process("node", config, fake=fake, node_name=name, allow_simulated="true"))
-        running.enter_context(_process("inventory", config, lease_namespace="accelerator-system", identity="demo"))
+        running.enter_context(
+            _process("inventory", config, lease_namespace="accelerator-system", identity="demo")
+        )
         stop = threading.Event()
         running.enter_context(_thread("device-plugins", lambda: _play_device_plugins(cluster, stop), stop))
         hint = f"KUBECONFIG={config} kubectl get acceleratorclasses\n"
