@@ -20,15 +20,11 @@ from probes.facts import NodeFacts, ProbeVerdict
 from probes.host_process import ProbeHost
 
 if TYPE_CHECKING:
-    from agent.core.doctor.machine import Surroundings
     from agent.commands.doctor import Patient
     from agent.edges.cluster import KubernetesCluster
     from agent.inventory_process import InventoryProcess
 
 TURN_LIMIT_SECONDS = 120.0
-
-_SYS_ADMIN = 21
-"""`CAP_SYS_ADMIN`, which reading MIG partitions needs."""
 
 DESCRIPTION = (
     "Finds the accelerators of a Kubernetes node and publishes what they can do: labels, a record, metrics."
@@ -204,6 +200,7 @@ def capture_machine(settings: Settings, *, fake: str | None) -> tuple[NodeFacts,
 def patient(settings: Settings, *, fake: str | None, only_cluster: bool) -> "Patient":
     """Return what `doctor` looks at: this machine, or a fake one, or none; and the cluster, where one is configured."""
     from agent.commands.doctor import Patient  # noqa: PLC0415
+    from agent.edges.surroundings import own_surroundings  # noqa: PLC0415
 
     facts = None
     if fake is not None or not only_cluster:
@@ -214,29 +211,6 @@ def patient(settings: Settings, *, fake: str | None, only_cluster: bool) -> "Pat
         return Patient(facts=facts, surroundings=None, cluster=None, no_cluster=why)
     surroundings = None if fake is not None else own_surroundings()
     return Patient(facts=facts, surroundings=surroundings, cluster=configured_cluster(settings))
-
-
-def own_surroundings() -> "Surroundings":
-    """Return what this process knows of the container that it runs in."""
-    from agent.core.doctor.machine import Surroundings  # noqa: PLC0415
-
-    marks = (Path("/.dockerenv"), Path("/run/.containerenv"))
-    return Surroundings(
-        in_container="KUBERNETES_SERVICE_HOST" in os.environ or any(mark.exists() for mark in marks),
-        user=os.geteuid(),
-        visible_devices=os.environ.get("NVIDIA_VISIBLE_DEVICES"),
-        driver_capabilities=os.environ.get("NVIDIA_DRIVER_CAPABILITIES"),
-        system_administrator=_has_capability(_SYS_ADMIN),
-    )
-
-
-def _has_capability(number: int) -> bool:
-    try:
-        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return False
-    effective = next((line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), "0")
-    return bool(int(effective, 16) >> number & 1)
 
 
 def replica_name(settings: Settings) -> str:
