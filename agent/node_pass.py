@@ -17,14 +17,14 @@ from agent.core.inventory import (
     Options,
     history_after,
     inventory_of,
-    remembered,
 )
 from agent.core.keys import DEFAULT_DOMAIN
 from agent.core.label_plan import Contention, contention_after_read
 from agent.core.labels import labels_for
 from agent.core.outcomes import NodeReport, Published, PublishTally
+from agent.core.past import Gone, gone_after, remembered
 from agent.core.record import NodeIdentity, record_after_failure, record_for
-from agent.core.recorded import facts_of
+from agent.core.recorded import facts_of, gone_of, history_of
 from agent.core.release import driver_release_announced
 from agent.node_publish import apply_labels, apply_record
 from probes.facts import NodeFacts
@@ -87,6 +87,7 @@ class NodePass:
         self._jitter = jitter
         self._history: dict[str, Track] = {}
         self._last_facts: NodeFacts | None = None
+        self._gone: tuple[Gone, ...] = ()
         self._record_read = False
         self._contention = Contention()
         self._node_uid: str | None = None
@@ -117,9 +118,12 @@ class NodePass:
             return
         now = self._now()
         facts = remembered(facts, self._last_facts)
+        self._gone = gone_after(facts, self._last_facts, self._gone, now.wall)
         self._history = history_after(facts, self._history, now, self._events())
         self._last_facts = facts
-        inventory = inventory_of(facts, options=self._options.inventory, history=self._history)
+        inventory = inventory_of(
+            facts, options=self._options.inventory, history=self._history, gone=self._gone
+        )
         self._log_changes(inventory)
         self.report = replace(
             self.report,
@@ -232,6 +236,8 @@ class NodePass:
         self._record_read = True
         if record is not None:
             past = facts_of(record)
+            self._gone = self._gone or gone_of(record)
+            self._history = history_of(record) | self._history
             self._last_facts = past if self._last_facts is None else remembered(self._last_facts, past)
 
     def _note(self, *published: Published) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from agent.core.inventory import Device, Inventory
 from agent.core.outcomes import Published
+from agent.core.past import GONE_FOR, Gone
 from probes.facts import NodeFacts
 
 MAX_MESSAGE_BYTES = 1024
@@ -32,6 +33,8 @@ def conditions_of(inventory: Inventory) -> list[dict[str, Any]]:
         complete = condition("InventoryComplete", "False", "MigNotReadable", message)
     elif facts.verdict == "partial":
         complete = condition("InventoryComplete", "False", facts.reason, facts.message)
+    elif inventory.gone:
+        complete = condition("InventoryComplete", "False", "DeviceGone", _gone_message(inventory.gone))
     return [
         condition("ProbeSucceeded", "True", facts.reason, facts.message),
         condition("DriverReady", "True", "DriverAnswers", _driver_message(facts)),
@@ -85,6 +88,18 @@ def _listed_states(devices: Iterable[Device]) -> str:
         f"{device.key} (index {device.facts.index}) is {device.assessment.state}"
         + (f": {', '.join(device.assessment.reasons)}" if device.assessment.reasons else "")
         for device in devices
+    )
+
+
+def _gone_message(gone: Iterable[Gone]) -> str:
+    listed = ", ".join(
+        f"{one.product or 'an accelerator'} {one.id}{f' at {one.address}' if one.address else ''} "
+        f"(since {timestamp(one.since)})"
+        for one in gone
+    )
+    return (
+        f"neither the driver nor the bus shows what was here before: {listed}; if it was not taken out on purpose, the "
+        f"operator of this node should look at it. This is said for {GONE_FOR.days} days"
     )
 
 

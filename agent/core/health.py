@@ -24,12 +24,23 @@ GOOD_PROBES_TO_RECOVER = 3
 MAX_CHANGES = 4
 CHANGES_WINDOW_SECONDS = 600.0
 
+MOST_RETIRED_PAGES = 64
+"""Pages that a board without a row remapper can retire; a bad page beyond them stays in use."""
+
 _FAULT_STATES: dict[str, State] = {
     "lost": "lost",
     "needs-reset": "needs-reset",
     "unreadable": "unreadable",
     "no-answer": "unreadable",
 }
+# Each of these is two bits of NVML's health mask: 0 not known, 1 yes, 2 no.
+_TRUE = 1
+_FABRIC_TROUBLES = (
+    (0, "fabric-degraded-bandwidth"),
+    (2, "fabric-route-recovery"),
+    (4, "fabric-route-unhealthy"),
+    (6, "fabric-access-timeout-recovery"),
+)
 # Clock event reasons that throttle a device below what it promises; power capping and idling are ordinary.
 _THROTTLING_REASONS = ("hw-thermal-slowdown", "hw-power-brake", "hw-slowdown", "sw-thermal-slowdown")
 
@@ -68,7 +79,11 @@ class Track:
     changes: tuple[float, ...] = ()
     """Monotonic times of the last changes of state."""
     widest_pcie: int | None = None
-    """Most lanes this device was seen to run."""
+    """Most lanes that this device was ever seen to run in its slot."""
+    slot: str | None = None
+    """PCI address."""
+    judged: bool = True
+    """False where all that is known comes from before this process: then the first probe decides the state."""
 
 
 History = Mapping[str, Track]
@@ -100,11 +115,15 @@ def judged(accelerator: Accelerator, track: Track | None, now: Instant) -> Track
     Worse readings hold at once. Better ones hold after three probes in a row, and not at all while the state has changed
     more than four times in ten minutes (reason `flapping`).
     """
+    slot = accelerator.pci.address if accelerator.pci else None
+    if track is not None and slot != track.slot and None not in {slot, track.slot}:
+        # In another slot other widths are the rule.
+        track = replace(track, widest_pcie=None)
     width = _widest(accelerator.link, track)
     reading = reading_of(accelerator, track)
-    if track is None:
-        return Track(assessment=replace(reading, since=now.wall), widest_pcie=width)
-    track = replace(track, widest_pcie=width)
+    if track is None or not track.judged:
+        return Track(assessment=replace(reading, since=now.wall), widest_pcie=width, slot=slot)
+    track = replace(track, widest_pcie=width, slot=slot or track.slot)
     held = track.assessment
     if reading.state == held.state:
         return replace(track, assessment=replace(reading, since=held.since), good_probes=0)
@@ -165,6 +184,8 @@ def _memory_findings(health: Health | None) -> Iterable[tuple[State, str]]:
         yield "degraded", "row-remap-pending"
     if health.retired_pages_pending:
         yield "degraded", "page-retirement-pending"
+    if (health.retired_pages or 0) >= MOST_RETIRED_PAGES:
+        yield "failed", "page-retirement-failed"
     for reason in _THROTTLING_REASONS:
         if reason in (health.clock_event_reasons or ()):
             yield "degraded", reason
@@ -189,6 +210,9 @@ def _fabric_findings(fabric: Fabric | None) -> Iterable[tuple[State, str]]:
         yield "failed", f"fabric-{fabric.state}"
     elif fabric.status:
         yield "failed", "fabric-error"
+    for shift, reason in _FABRIC_TROUBLES:
+        if fabric.health_mask is not None and fabric.health_mask >> shift & 0b11 == _TRUE:
+            yield "degraded", reason
 
 
 def _action_findings(health: Health | None) -> Iterable[tuple[State, str]]:

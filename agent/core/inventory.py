@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from agent.core.devices import Description, describe, describe_partition
 from agent.core.health import Assessment, History, Instant, Track, judged, reading_of, with_xid
-from probes.facts import Accelerator, DeviceFault, NodeFacts, Partition
+from agent.core.past import Gone, device_key
+from probes.facts import Accelerator, NodeFacts, Partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,8 @@ class Device:
     description: Description | None
     """`None` for a device that told nothing of itself before it failed."""
     assessment: Assessment
+    widest_pcie: int | None = None
+    """Most lanes that the device was ever seen to run in its slot; `None` without a history."""
     partitions: tuple[tuple[Partition, Description | None], ...] = ()
 
     @property
@@ -46,6 +49,8 @@ class Inventory:
 
     facts: NodeFacts
     devices: tuple[Device, ...]
+    gone: tuple[Gone, ...] = ()
+    """Devices that were here and that neither the driver nor the bus shows any more."""
 
     @property
     def described(self) -> tuple[Device, ...]:
@@ -63,15 +68,12 @@ class ClassCount:
     usable: int
 
 
-def device_key(accelerator: Accelerator) -> str:
-    """Return the UUID, else the PCI address, else the index of a device."""
-    if accelerator.id is not None:
-        return accelerator.id
-    return accelerator.pci.address if accelerator.pci is not None else f"index-{accelerator.index}"
-
-
 def inventory_of(
-    facts: NodeFacts, *, options: Options = Options(), history: History | None = None
+    facts: NodeFacts,
+    *,
+    options: Options = Options(),
+    history: History | None = None,
+    gone: tuple[Gone, ...] = (),
 ) -> Inventory:
     """Return the node's devices, judged by `history` where there is one, else by this probe's readings alone."""
     history = history or {}
@@ -81,7 +83,7 @@ def inventory_of(
         for accelerator in sorted(_told_apart(facts.accelerators), key=device_key)
         if not accelerator.display_only
     )
-    return Inventory(facts=facts, devices=devices)
+    return Inventory(facts=facts, devices=devices, gone=gone)
 
 
 def history_after(
@@ -99,23 +101,6 @@ def history_after(
         if key in after:
             after[key] = with_xid(after[key], code, now)
     return after
-
-
-def remembered(facts: NodeFacts, previous: NodeFacts | None) -> NodeFacts:
-    """Return `facts` with what a failed device could not say filled in from the probe before.
-
-    A device that fails before it named itself is the one that sat at the same PCI address; where not even that could be
-    asked, the one that had its index, provided that all others are where they were. One that the driver no longer shows
-    although the bus does stays, as lost.
-    """
-    if previous is None:
-        return facts
-    accelerators = tuple(
-        _identified(accelerator, facts, previous) if accelerator.fault else accelerator
-        for accelerator in facts.accelerators
-    )
-    vanished = _vanished(accelerators, facts, previous) if facts.verdict == "partial" else ()
-    return replace(facts, accelerators=(*accelerators, *vanished))
 
 
 def class_counts(inventory: Inventory) -> tuple[ClassCount, ...]:
@@ -154,6 +139,7 @@ def _device(
         facts=accelerator,
         description=None if unknown else describe(accelerator, names=names),
         assessment=track.assessment if track else reading_of(accelerator),
+        widest_pcie=track.widest_pcie if track else None,
         partitions=tuple(
             (
                 partition,
@@ -164,53 +150,3 @@ def _device(
             for partition in partitions
         ),
     )
-
-
-def _identified(accelerator: Accelerator, facts: NodeFacts, previous: NodeFacts) -> Accelerator:
-    known = _same_slot(accelerator, previous) or _same_index(accelerator, facts, previous)
-    if known is None:
-        return accelerator
-    fault: DeviceFault | None = accelerator.fault
-    return replace(known, index=accelerator.index, fault=fault, problems=accelerator.problems)
-
-
-def _same_slot(accelerator: Accelerator, previous: NodeFacts) -> Accelerator | None:
-    if accelerator.pci is None:
-        return None
-    slot = accelerator.pci.address, accelerator.pci.device_id
-    return next((known for known in previous.accelerators if _slot(known) == slot), None)
-
-
-def _slot(accelerator: Accelerator) -> tuple[str, str] | None:
-    """Return where a device sits and what sits there: another card in the same place is another device."""
-    return (accelerator.pci.address, accelerator.pci.device_id) if accelerator.pci else None
-
-
-def _vanished(
-    accelerators: Iterable[Accelerator], facts: NodeFacts, previous: NodeFacts
-) -> tuple[Accelerator, ...]:
-    """Return the devices of the probe before that the driver has dropped and the bus still shows with it."""
-    if any(accelerator.pci is None for accelerator in accelerators):
-        # A device that could not say where it sits may be one of them.
-        return ()
-    shown = {_slot(accelerator) for accelerator in accelerators}
-    driven = {
-        (function.identity.address, function.identity.device_id)
-        for function in facts.pci or ()
-        if function.driver == "nvidia"
-    }
-    return tuple(
-        replace(known, fault=DeviceFault(kind="lost", error="not-found"), problems=())
-        for known in previous.accelerators
-        if _slot(known) in driven - shown
-    )
-
-
-def _same_index(accelerator: Accelerator, facts: NodeFacts, previous: NodeFacts) -> Accelerator | None:
-    before = {known.index: known for known in previous.accelerators}
-    others_unmoved = all(
-        other.index in before and before[other.index].id == other.id
-        for other in facts.accelerators
-        if other.fault is None
-    )
-    return before.get(accelerator.index) if others_unmoved and accelerator.pci is None else None

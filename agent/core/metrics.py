@@ -124,6 +124,11 @@ def _node_families(report: NodeReport, inventory: Inventory | None) -> Iterator[
         "Partitions by class.",
         (one(count, **{"class": name}) for name, count in sorted(partitions.items())),
     )
+    yield gauge(
+        "accelerator_node_devices_gone",
+        "Accelerators that were here in the last seven days and that neither the driver nor the bus shows.",
+        [one(len(inventory.gone))] if inventory else [],
+    )
     functions = (report.facts.pci or ()) if report.facts else ()
     on_the_bus = Counter((function.identity.vendor_id, function.driver or "none") for function in functions)
     yield gauge(

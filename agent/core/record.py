@@ -11,6 +11,7 @@ from typing import Any
 from agent.core.conditions import conditions_of, dated, failure_conditions, timestamp
 from agent.core.devices import capability_text
 from agent.core.inventory import ClassCount, Device, Inventory, class_counts
+from agent.core.past import Gone
 from probes.facts import Accelerator, DeviceFault, Fabric, Link, NodeFacts, PciIdentity
 
 API_VERSION = "accelerators.ome.io/v1alpha1"
@@ -60,6 +61,7 @@ def record_for(
         devices=_devices(devices, _since_before(previous)) or None,
         classes=[_class_entry(count) for count in counts] or None,
         pci=_census(facts) or None,
+        gone=[_gone(one) for one in inventory.gone][:MAX_DEVICES] or None,
         partial=True if facts.verdict == "partial" else None,
     )
     usable = sum(device.assessment.usable for device in devices)
@@ -183,7 +185,7 @@ def _device(device: Device, room: int) -> dict[str, Any]:
             :MAX_DEVICES
         ]
         or None,
-        link=_link(facts.link),
+        link=_link(facts.link, device.widest_pcie),
         fabric=_fabric(facts.fabric),
         mig=_mig(device, room),
     )
@@ -213,7 +215,13 @@ def _fault(fault: DeviceFault | None) -> dict[str, Any] | None:
     return None if fault is None else _present(kind=fault.kind, call=fault.call, error=fault.error)
 
 
-def _link(link: Link | None) -> dict[str, Any] | None:
+def _gone(one: Gone) -> dict[str, Any]:
+    return _present(
+        id=one.id, product=_cut(one.product, MAX_TEXT), address=one.address, since=timestamp(one.since)
+    )
+
+
+def _link(link: Link | None, widest: int | None) -> dict[str, Any] | None:
     """Return how the device is attached; the current PCIe generation is left out, since it drops at idle."""
     if link is None:
         return None
@@ -222,6 +230,8 @@ def _link(link: Link | None) -> dict[str, Any] | None:
             pcieGeneration=link.pcie_generation_max,
             pcieWidth=link.pcie_width,
             pcieWidthMax=link.pcie_width_max,
+            # Only where it tells more than the present width does.
+            pcieWidthSeen=widest if widest != link.pcie_width else None,
             nvlinkActive=link.nvlink_active,
             nvlinkTotal=link.nvlink_total,
             nvlinkVersion=link.nvlink_version,

@@ -1,10 +1,12 @@
 """What the controller and the commands read back out of `AcceleratorNode` records."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from agent.core.catalogue import parse_capability
-from agent.core.health import STATES, State
+from agent.core.health import STATES, Assessment, State, Track
+from agent.core.past import Gone
 from probes.facts import (
     Accelerator,
     DeviceFault,
@@ -55,6 +57,37 @@ def facts_of(record: Mapping[str, Any]) -> NodeFacts:
         message="read from the node's record",
         accelerators=tuple(accelerator_of(device) for device in devices),
     )
+
+
+def gone_of(record: Mapping[str, Any]) -> tuple[Gone, ...]:
+    """Return the devices that a record misses."""
+    return tuple(
+        Gone(
+            id=entry["id"],
+            since=datetime.fromisoformat(entry["since"]),
+            product=entry.get("product"),
+            address=entry.get("address"),
+        )
+        for entry in (record.get("spec") or {}).get("gone", ())
+    )
+
+
+def history_of(record: Mapping[str, Any]) -> dict[str, Track]:
+    """Return what a record tells of the past of its devices: how wide their links were, whatever the state is now."""
+    return {
+        device["id"]: Track(
+            assessment=Assessment(),
+            widest_pcie=width,
+            slot=(device.get("pci") or {}).get("address"),
+            judged=False,
+        )
+        for device in (record.get("spec") or {}).get("devices", ())
+        if (width := _widest(device.get("link") or {})) is not None
+    }
+
+
+def _widest(link: Mapping[str, Any]) -> int | None:
+    return link.get("pcieWidthSeen", link.get("pcieWidth"))
 
 
 def state_of(device: Mapping[str, Any]) -> State:

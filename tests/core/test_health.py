@@ -16,7 +16,7 @@ from agent.core.health import (
     xid_states,
 )
 from probes.facts import Fabric, Health, Link, RowRemapping
-from tests.hardware import ManualClock, failed, h100, t4
+from tests.hardware import ManualClock, failed, h100, pci, t4
 
 
 def rows(**fields):
@@ -46,6 +46,12 @@ READINGS = [
         ("page-retirement-pending",),
     ),
     ("pages were retired", h100(health=Health(retired_pages=3, retired_pages_pending=False)), "ok", ()),
+    (
+        "the table of retired pages is full",
+        h100(health=Health(retired_pages=64)),
+        "failed",
+        ("page-retirement-failed",),
+    ),
     ("FR-022 a card without such figures", t4(health=Health()), "ok", ()),
     (
         "heat",
@@ -62,6 +68,18 @@ READINGS = [
     ("FR-025 fabric off", h100(fabric=Fabric(state="not-started")), "failed", ("fabric-not-started",)),
     ("FR-025 fabric error", h100(fabric=Fabric(state="completed", status=999)), "failed", ("fabric-error",)),
     ("FR-025 fabric up", h100(fabric=Fabric(state="completed", status=0)), "ok", ()),
+    (
+        "FR-025 fabric narrowed",
+        h100(fabric=Fabric(state="completed", status=0, health_mask=0b10_10_01_01)),
+        "degraded",
+        ("fabric-degraded-bandwidth", "fabric-route-recovery"),
+    ),
+    (
+        "FR-025 fabric well",
+        h100(fabric=Fabric(state="completed", status=0, health_mask=0b10_10_10_10)),
+        "ok",
+        (),
+    ),
     ("FR-025 no fabric", h100(fabric=Fabric(state="not-supported")), "ok", ()),
     (
         "a reset is asked for",
@@ -240,5 +258,20 @@ def test_an_xid_of_a_device_that_is_worse_adds_its_reason_only():
 def test_a_first_look_holds_whatever_it_is():
     clock = ManualClock()
     assert judged(failed(WELL), None, clock()) == Track(
-        assessment=Assessment(state="lost", reasons=("gpu-lost",), since=clock().wall)
+        assessment=Assessment(state="lost", reasons=("gpu-lost",), since=clock().wall), slot=WELL.pci.address
+    )
+
+
+def test_in_another_slot_a_narrower_bus_is_no_fault():
+    patient = Patient(h100(link=Link(pcie_width=16)))
+    moved = h100(pci=pci(slot=5), link=Link(pcie_width=8))
+    assert patient.probed(moved).state == "ok"
+
+
+def test_what_was_known_before_the_process_decides_no_state_but_the_width():
+    narrow = h100(link=Link(pcie_width=8))
+    known = Track(assessment=Assessment(), widest_pcie=16, slot=WELL.pci.address, judged=False)
+    clock = ManualClock()
+    assert judged(narrow, known, clock()).assessment == Assessment(
+        state="degraded", reasons=("pcie-narrow",), since=clock().wall
     )

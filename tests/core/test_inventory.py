@@ -8,11 +8,10 @@ from agent.core.inventory import (
     ClassCount,
     Options,
     class_counts,
-    device_key,
     history_after,
     inventory_of,
-    remembered,
 )
+from agent.core.past import device_key, remembered
 from probes.facts import DeviceFault, FieldProblem, Mig
 from tests.hardware import (
     ManualClock,

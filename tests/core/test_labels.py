@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from agent.core.health import Instant
-from agent.core.inventory import Options, history_after, inventory_of, remembered
+from agent.core.inventory import Options, history_after, inventory_of
 from agent.core.labels import class_label, labels_for, valid_labels
+from agent.core.past import remembered
 from probes.facts import Accelerator, Driver, Fabric, Health, Mig, RowRemapping
 from tests.hardware import (
     DOMAIN,

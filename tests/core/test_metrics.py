@@ -6,9 +6,10 @@ import pytest
 
 from agent.core.families import Family, Sample
 from agent.core.health import STATES
-from agent.core.inventory import history_after, inventory_of, remembered
+from agent.core.inventory import history_after, inventory_of
 from agent.core.metrics import build_family, node_families
 from agent.core.outcomes import NodeReport, Published, PublishTally
+from agent.core.past import remembered
 from probes.facts import Health, RowRemapping
 from tests.hardware import (
     DOMAIN,
