@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from agent.commands.doctor import Patient
     from agent.edges.cluster import KubernetesCluster
     from agent.inventory_process import InventoryProcess
+    from agent.pools_process import PoolsProcess
 
 TURN_LIMIT_SECONDS = 120.0
 
@@ -130,6 +132,25 @@ def inventory_process(settings: Settings) -> "InventoryProcess":
             clock=time.monotonic,
             changed=changed,
         ),
+        pools=partial(_pools_process, settings),
+    )
+
+
+def _pools_process(settings: Settings, **given: Any) -> "PoolsProcess":  # noqa: ANN401  # as MakePools says
+    from agent.core.pools.names import PoolKeys  # noqa: PLC0415
+    from agent.edges.endpoints import Endpoints  # noqa: PLC0415
+    from agent.pools_process import PoolsProcess  # noqa: PLC0415
+    from agent.wiring import engines_of  # noqa: PLC0415
+
+    return PoolsProcess(
+        open_cluster(settings, brief=True),
+        watched=open_cluster(settings),
+        reader=Endpoints(),
+        table=engines_of(settings),
+        keys=PoolKeys(settings.label_domain),
+        now=lambda: datetime.now(UTC),
+        clock=time.monotonic,
+        **given,
     )
 
 
@@ -139,6 +160,7 @@ def inventory_answers(process: "InventoryProcess", settings: Settings) -> dict[s
     from agent.core.fleet_metrics import fleet_families  # noqa: PLC0415
     from agent.core.metrics import build_family  # noqa: PLC0415
     from agent.core.page import fleet_page  # noqa: PLC0415
+    from agent.core.pools.metrics import pool_families  # noqa: PLC0415
 
     def alive() -> tuple[bool, str]:
         age = process.seconds_since_turn()
@@ -148,7 +170,13 @@ def inventory_answers(process: "InventoryProcess", settings: Settings) -> dict[s
         )
 
     return {
-        "families": lambda: merged((*fleet_families(process.report()), build_family(**build_labels()))),
+        "families": lambda: merged(
+            (
+                *fleet_families(process.report()),
+                *pool_families(process.pools_report()),
+                build_family(**build_labels()),
+            )
+        ),
         "alive": alive,
         "ready": lambda: (True, "listening"),
         "page": lambda: fleet_page(

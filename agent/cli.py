@@ -195,6 +195,33 @@ def _classes(invocation: Invocation) -> int:
     )
 
 
+def _pools_arguments(parser: argparse.ArgumentParser) -> None:
+    from agent.commands.pools import add_pools_arguments  # noqa: PLC0415
+
+    _output(parser)
+    add_pools_arguments(parser)
+
+
+def _pools(invocation: Invocation) -> int:
+    from agent.commands.pools import run_pools  # noqa: PLC0415
+    from agent.core.pools.names import PoolKeys  # noqa: PLC0415
+    from agent.edges.endpoints import Endpoints  # noqa: PLC0415
+    from agent.wiring import engines_of  # noqa: PLC0415
+
+    settings = invocation.settings
+    return run_pools(
+        invocation.arguments,
+        cluster=app.open_cluster(settings),
+        reader=Endpoints(),
+        table=engines_of(settings),
+        keys=PoolKeys(settings.label_domain),
+        output=invocation.output,
+        width=invocation.width,
+        stdout=invocation.stdout,
+        stderr=invocation.stderr,
+    )
+
+
 def _prune_arguments(parser: argparse.ArgumentParser) -> None:
     _output(parser)
     parser.add_argument(
@@ -326,6 +353,12 @@ COMMANDS: tuple[Command, ...] = (
         help="Tell on which classes and nodes a runtime fits, with reasons; `match lint` warns of surprises on OME.",
         run=_match,
         add_arguments=_match_arguments,
+    ),
+    Command(
+        name="pools",
+        help="Tell what the endpoints of inference pools run on and serve; print a picker's configuration or a split.",
+        run=_pools,
+        add_arguments=_pools_arguments,
     ),
     Command(
         name="doctor",

@@ -38,6 +38,9 @@ EVENTS = Resource("", "v1", "events", "Event", namespaced=True)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
+INFERENCE_POOLS = Resource(
+    "inference.networking.k8s.io", "v1", "inferencepools", "InferencePool", namespaced=True
+)
 ACCELERATOR_NODES = Resource("accelerators.ome.io", "v1alpha1", "acceleratornodes", "AcceleratorNode")
 ACCELERATOR_CLASSES = Resource("ome.io", "v1beta1", "acceleratorclasses", "AcceleratorClass")
 SERVING_RUNTIMES = Resource("ome.io", "v1beta1", "servingruntimes", "ServingRuntime", namespaced=True)

@@ -11,6 +11,7 @@ from agent.core.health import Instant
 from agent.core.labels import labels_for
 from agent.core.metrics import build_family, node_families
 from agent.core.page import node_page
+from agent.core.pools.metrics import pool_families
 from agent.edges.scheduling import Timer
 from agent.edges.web import Answers, WebServer
 from agent.inventory_process import InventoryProcess
@@ -99,7 +100,12 @@ class NodeProcess:
     def families(self) -> tuple[Family, ...]:
         """Return all metric families as of now."""
         report = self._pass.report
-        fleet = fleet_families(self._inventory.report()) if self._inventory else ()
+        inventory = self._inventory
+        fleet = (
+            (*fleet_families(inventory.report()), *pool_families(inventory.pools_report()))
+            if inventory
+            else ()
+        )
         families = (
             *node_families(
                 report,

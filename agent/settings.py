@@ -116,6 +116,11 @@ class Settings:
         "Fields of a class's spec that are never written, as paths such as `capabilities.clockSpeedMHz`.",
         default=(),
     )
+    pools: dict[str, dict[str, dict[str, Any]]] = setting(
+        "`engines`: model servers beside the built-in ones, by the value of their pods' engine label, each with the "
+        "metric families it serves (see pools.md).",
+        default={},
+    )
     lease_namespace: str = setting(
         "Namespace of the controller's Lease.",
         default="accelerator-system",

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from agent.core.class_spec import ClassOptions, ListEdit
+from agent.core.pools.engines import EngineTable, EngineTableError, engine_table
 from agent.inventory_pass import InventoryTimes
 from agent.naming import naming_options
 from agent.node_pass import NodePassOptions
@@ -48,6 +49,16 @@ def class_options(settings: Settings) -> ClassOptions:
         volcano_types=settings.volcano_gpu_types,
         excluded_fields=frozenset(settings.excluded_fields),
     )
+
+
+def engines_of(settings: Settings) -> EngineTable:
+    """Return the model servers that are known, with the operator's own."""
+    for word in settings.pools.keys() - {"engines"}:
+        raise SettingsError(f"pools: {word!r} is not known; engines is")
+    try:
+        return engine_table(settings.pools.get("engines"))
+    except EngineTableError as error:
+        raise SettingsError(str(error)) from error
 
 
 def inventory_times(settings: Settings) -> InventoryTimes:

@@ -74,6 +74,11 @@ def foreign_class_event(live: Mapping[str, Any], *, annotation: str, now: dateti
     return _event(_class_reference(live), "ForeignClass", message, since="", now=now)
 
 
+def pod_event(about: Mapping[str, str], reason: str, message: str, *, now: datetime) -> dict[str, Any]:
+    """Return a warning about a Pod, in the Pod's namespace; the same words about the same Pod are the same Event."""
+    return _event(about, reason, message, since="", now=now)
+
+
 def _class_reference(live: Mapping[str, Any]) -> dict[str, str]:
     metadata = live["metadata"]
     return {
@@ -109,7 +114,10 @@ def _event(
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": f"{about['name'][:_NAME_ROOM]}.{digest}", "namespace": NAMESPACE},
+        "metadata": {
+            "name": f"{about['name'][:_NAME_ROOM]}.{digest}",
+            "namespace": about.get("namespace", NAMESPACE),
+        },
         "involvedObject": dict(about),
         "reason": reason,
         "message": message,

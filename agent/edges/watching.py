@@ -45,14 +45,19 @@ class Reflector(Generic[T]):
         view: Callable[[Object], T | None],
         changed: Callable[[], object] = lambda: None,
         watch_seconds: float = 300.0,
+        expected: bool = True,
         pause: Callable[[threading.Event, float], object] = threading.Event.wait,
     ) -> None:
-        """`view` cuts an object down, `None` when it is of no interest; `changed` is called after each change."""
+        """`view` cuts an object down, `None` when it is of no interest; `changed` is called after each change.
+
+        Of a kind that is not `expected` to be there, absence is no news.
+        """
         self._cluster = cluster
         self._resource = resource
         self._view = view
         self._changed = changed
         self._watch_seconds = watch_seconds
+        self._expected = expected
         self._pause = pause
         self._lock = threading.Lock()
         self._views: dict[str, T] = {}
@@ -63,6 +68,7 @@ class Reflector(Generic[T]):
         self._complete = False
         self._absent = False
         self._problem: ClusterError | None = None
+        self._renewing = False
 
     @property
     def complete(self) -> bool:
@@ -85,6 +91,15 @@ class Reflector(Generic[T]):
             pending, self._pending = self._pending, {}
             return pending
 
+    def views(self) -> dict[str, T]:
+        """Return all views as they are now, by name."""
+        with self._lock:
+            return dict(self._views)
+
+    def renew(self) -> None:
+        """List everything again after the next event, or when the present watch ends: the view sees with other eyes."""
+        self._renewing = True
+
     def run(self, stop: threading.Event) -> None:
         """List and watch until `stop` is set."""
         while not stop.is_set():
@@ -94,6 +109,8 @@ class Reflector(Generic[T]):
 
     def step(self, stop: threading.Event) -> float:
         """Do one list or watch until it ends; return the seconds to wait before the next."""
+        if self._renewing:
+            self._renewing, self._version = False, None
         try:
             heard = self._list(stop) if self._version is None else self._watch(stop)
         except Gone:
@@ -143,7 +160,7 @@ class Reflector(Generic[T]):
                 self._note_success()
             elif event.type != "BOOKMARK":
                 _keep(found, event.object)
-            if stop.is_set():
+            if stop.is_set() or self._renewing:
                 break
         return listed
 
@@ -159,7 +176,7 @@ class Reflector(Generic[T]):
             heard = True
             self._take(event)
             self._note_success()
-            if stop.is_set():
+            if stop.is_set() or self._renewing:
                 break
         return heard
 
@@ -209,7 +226,8 @@ class Reflector(Generic[T]):
 
     def _note_absence(self, error: ClusterError) -> None:
         if not self._absent:
-            _log.warning("the cluster has no %s: %s", self._resource.plural, error)
+            level = logging.WARNING if self._expected else logging.DEBUG
+            _log.log(level, "the cluster has no %s: %s", self._resource.plural, error)
         # The views stay: a definition that is being replaced is not found for a moment either.
         self._version = None
         self._absent = True
