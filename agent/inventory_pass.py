@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from agent.class_writer import ClassWriter, NotLeadingError, Target
 from agent.cluster import CRDS, Cluster, ClusterError, Forbidden, Object
+from agent.core.ages import Ages, aged
 from agent.core.class_spec import ClassOptions, adopted_class, is_ours
 from agent.core.cluster_events import device_events, foreign_class_event
 from agent.core.cluster_views import NodeView, PodView, RecordView
@@ -100,6 +101,8 @@ class InventoryPass:
         self._leads = leads
         self._times = times
         self._fleet = Fleet()
+        self._ages = Ages()
+        self._was_complete = False
         self._classes: dict[str, Object] = {}
         self._writes: Counter[str] = Counter()
         self._failures: Counter[tuple[str, str]] = Counter()
@@ -137,6 +140,7 @@ class InventoryPass:
         self._take_in()
         if not self._is_complete():
             return 1.0
+        self._was_complete = True
         self._review()
         if not self._leads():
             self._led = False
@@ -186,7 +190,14 @@ class InventoryPass:
         self._fleet.dirty.clear()
 
     def _take_in_records(self) -> None:
-        for name, record in self._sources.records.drain().items():
+        self._ages, records = aged(
+            self._ages,
+            self._sources.records.drain(),
+            wall=self._now().timestamp(),
+            monotonic=self._clock(),
+            starting=not self._was_complete,
+        )
+        for name, record in records.items():
             before, node = self._fleet.records.get(name), self._fleet.nodes.get(name)
             if record is not None and node is not None and self._led:
                 self._events += device_events(before, record, node, now=self._now())
@@ -359,7 +370,7 @@ class InventoryPass:
         self._writer.learn(definition, self._classes.values())
 
     def _stale_before(self) -> float:
-        return self._now().timestamp() - self._times.stale_after
+        return self._clock() - self._times.stale_after
 
     def _problems(self) -> Iterator[str]:
         named: dict[str, Source[Any]] = {

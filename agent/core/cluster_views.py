@@ -73,13 +73,17 @@ class RecordView:
     owner_uid: str | None
     """Of the Node that it was written for."""
     observed_at: float | None
-    """Seconds since the epoch by the agent's clock."""
+    """Seconds since the epoch by the agent's clock; in the controller by its own monotonic clock, see `ages`."""
     simulated: bool
     driver: str | None
     classes: tuple[RecordedClass, ...]
     troubled: tuple[TroubledDevice, ...]
     problem: str | None = None
     """Why the record could not be understood; nothing else of it counts then."""
+
+    def observed(self, at: float) -> "RecordView":
+        """Return the same view, observed at another time."""
+        return replace(self, observed_at=at)
 
 
 def node_view(node: Mapping[str, Any]) -> NodeView:

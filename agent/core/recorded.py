@@ -87,7 +87,8 @@ def history_of(record: Mapping[str, Any]) -> dict[str, Track]:
 
 
 def _widest(link: Mapping[str, Any]) -> int | None:
-    return link.get("pcieWidthSeen", link.get("pcieWidth"))
+    widest: int | None = link.get("pcieWidthSeen", link.get("pcieWidth"))
+    return widest
 
 
 def state_of(device: Mapping[str, Any]) -> State:

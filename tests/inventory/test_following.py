@@ -1,5 +1,7 @@
 """The class follows the cluster: after each step its figures and conditions are what the table says."""
 
+from datetime import timedelta
+
 import pytest
 
 from agent.cluster import ACCELERATOR_CLASSES, ACCELERATOR_NODES, NODES
@@ -229,6 +231,18 @@ def test_a_record_that_is_not_renewed_grows_stale(scene):
     scene.settle()
     assert scene.condition(H100, "Stale") == ("False", "RecordsRecent")
     assert scene.figures(H100) == (9, 9)
+
+
+@pytest.mark.parametrize("hours", [-2, 2, 24], ids=["back", "ahead", "a day ahead"])
+def test_a_step_of_the_wall_clock_makes_no_record_stale(scene, hours):
+    scene.node("n1", EIGHT)
+    scene.settle(seconds=31.0, turns=3)
+    before = scene.versions()
+    scene.time.wall += timedelta(hours=hours)
+    scene.settle(seconds=31.0)
+    assert scene.figures(H100) == (8, 8)
+    assert scene.condition(H100, "Stale") == ("False", "RecordsRecent")
+    assert scene.versions() == before
 
 
 def test_nodes_that_disagree_are_told_and_the_class_states_what_all_reach(scene):
