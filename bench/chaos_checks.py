@@ -161,6 +161,8 @@ class Checks:
 
     def _look_at_foreign(self, nodes: Mapping[str, Object], classes: Mapping[str, Object]) -> None:
         for name in (*self._world.machines, UNTOUCHED_NODE):
+            if name in self.excused and name not in nodes:
+                continue
             metadata = nodes[name]["metadata"]
             if not FOREIGN_LABELS.items() <= (metadata.get("labels") or {}).items():
                 self.note(f"{name}: a foreign label was touched")
@@ -176,6 +178,9 @@ class Checks:
             status = classes.get(name, {}).get("status", {})
             if status.get("totalAccelerators") != total:
                 self.note(f"class {name}: total is {status.get('totalAccelerators')} and must be {total}")
+            stale = [one for one in status.get("conditions") or () if one["type"] == "Stale"]
+            if any(one["status"] == "True" for one in stale):
+                self.note(f"class {name}: a record is stale though every agent lives")
             if (status.get("availableAccelerators") or 0) > total:
                 self.note(f"class {name}: more is available than there is")
 

@@ -226,17 +226,17 @@ class Faults:
 
     def step_clock(self) -> Trouble | None:
         """Step a process' wall clock, and back."""
-        if self._world.faketime is None:
+        if self._world.clock_library is None:
             return None
         member = self._pick(list(self._world.members))
         # Not back by more: the server's certificate is an hour old at its oldest.
         step = self._random.choice((-2400, -61, 61, 3600, 86400))
-        member.clock.write_text(f"{step:+d}\n")
+        member.step_clock(step)
         return self._lasting(
             f"the clock of {member.name} is stepped by {step} s",
             10,
             60,
-            lambda: _write(member, "+0\n"),
+            lambda: member.step_clock(0),
             concerns=f"clock of {member.name}",
         )
 
@@ -362,10 +362,6 @@ def driver(fields: Data) -> Edit:
 def leftover_pods(world: World) -> list[str]:
     """Return the Pods that still take devices."""
     return [pod["metadata"]["name"] for pod in world.plane.admin.items(PODS, namespace="default")]
-
-
-def _write(member: Member, text: str) -> None:
-    member.clock.write_text(text)
 
 
 def _signal(pid: int, number: int) -> None:

@@ -6,7 +6,9 @@ Whoever plays kubelet here starts again what ended. Nothing in this module break
 import copy
 import json
 import os
+import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -32,10 +34,7 @@ Edit = Callable[[Data], None]
 INTERVAL_SECONDS = 5
 FOREIGN_LABELS = {"team": "search", "example.com/rack": "r7"}
 FOREIGN_ANNOTATIONS = {"example.com/note": "by hand"}
-FAKETIME = (
-    "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1",
-    "/usr/lib/aarch64-linux-gnu/faketime/libfaketime.so.1",
-)
+CLOCK_SOURCE = Path(__file__).parent / "wall_clock.c"
 
 AGENT_SETTINGS = {
     "ACCELERATOR_ALLOW_SIMULATED": "true",
@@ -137,6 +136,11 @@ class Member:
         self.stopped = False
         self.running.process.start()
 
+    def step_clock(self, seconds: int) -> None:
+        """Set its wall clock this far from the true time."""
+        with self.clock.open("r+b") as file:
+            file.write(struct.pack("=q", seconds))
+
     def descendants(self) -> list[psutil.Process]:
         """Return the probe host and its children."""
         with suppress(psutil.Error):
@@ -152,7 +156,8 @@ class World:
         self.proxy = proxy
         self.folder = folder
         self.api_down = False
-        self.faketime = next((path for path in FAKETIME if Path(path).exists()), None)
+        self.clock_library = _compiled_clock(folder)
+        """What steps the wall clocks of processes, `None` where there is no C compiler."""
         self.machines = {name: self._machine(name, built) for name, built in MACHINES.items()}
         self.agents = {name: self._agent(name) for name in self.machines}
         self.controllers = {name: self._controller(name) for name in ("inventory-a", "inventory-b")}
@@ -235,16 +240,10 @@ class World:
 
     def _member(self, name: str, command: str, settings: Mapping[str, str]) -> Member:
         clock = self.folder / f"{name}.clock"
-        clock.write_text("+0\n")
+        clock.write_bytes(bytes(8))
         environment = {**settings, "KUBECONFIG": str(self.folder / f"{name}.kubeconfig")}
-        if self.faketime:
-            environment |= {
-                "LD_PRELOAD": self.faketime,
-                "FAKETIME_TIMESTAMP_FILE": str(clock),
-                "FAKETIME_CACHE_DURATION": "1",
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            }
-        self.plane.folder.mkdir(exist_ok=True)
+        if self.clock_library:
+            environment |= {"LD_PRELOAD": str(self.clock_library), "WALL_CLOCK_FILE": str(clock)}
         process = AgentProcess(command, log=self.folder / f"{name}.log", environment=environment)
         return Member(name=name, running=process, clock=clock)
 
@@ -253,6 +252,17 @@ class World:
         for member in self.members:
             self.renew_token(member.name)
         self.keep_all()
+
+
+def _compiled_clock(folder: Path) -> Path | None:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        return None
+    library = folder / "wall_clock.so"
+    subprocess.run(
+        [compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(CLOCK_SOURCE), "-ldl"], check=True
+    )
+    return library
 
 
 def wait_for(reached: Callable[[], bool], seconds: float, each: Callable[[], object]) -> float | None:
