@@ -94,7 +94,7 @@ class Endpoints:
                 return self._answer(connection, path, deadline)
         except (urllib3.exceptions.HTTPError, HTTPException, OSError, ValueError) as error:
             # `ValueError` comes of lengths and chunk sizes that are no numbers.
-            late = cut_off.happened or isinstance(error, TimeoutError | urllib3.exceptions.TimeoutError)
+            late = cut_off.happened or _is_timeout(error)
             words = f"it did not answer within {self._seconds:g} s" if late else f"no answer: {_plain(error)}"
             return Refusal(word="no-answer", message=words)
         finally:
@@ -155,6 +155,12 @@ class _CutOff:
 def _check_time(deadline: float) -> None:
     if time.monotonic() > deadline:
         raise TimeoutError
+
+
+def _is_timeout(error: BaseException) -> bool:
+    """Tell a timeout from a refused connection, which the library counts among its timeouts."""
+    timeouts = TimeoutError | urllib3.exceptions.TimeoutError
+    return isinstance(error, timeouts) and not isinstance(error, urllib3.exceptions.NewConnectionError)
 
 
 def _address_problem(address: str) -> str:
