@@ -31,6 +31,9 @@ LONGEST_FIRST_DELAY_SECONDS = 5.0
 EXIT_FOR_NEW_CONTAINER = {"not-in-container": 6, "no-answer": 7}
 """Verdicts that only a new container can end, with the status to exit with."""
 
+NO_NEW_CONTAINER_HELPS = frozenset({"ProbesStuck", "BusNotReadable", "BindingUnsuitable"})
+"""Reasons of those verdicts that would be the same in the next one: it would be started again for ever."""
+
 
 class NodeProcess:
     """Runs passes until `stop` is set or only a new container can help."""
@@ -113,6 +116,7 @@ class NodeProcess:
                 stale_after_seconds=self._settings.stale_after,
                 stuck_children=self._host.stuck_children,
                 overruns=self._timer.overruns,
+                gaps=self._timer.gaps,
             ),
             *fleet,
             build_family(**build_labels()),
@@ -165,12 +169,12 @@ class NodeProcess:
             self._failing_since, self._failures = None, 0
             return
         self._failures += 1
-        self._give_up_or_retry(report.facts.verdict)
+        self._give_up_or_retry(report.facts.verdict, report.facts.reason)
 
-    def _give_up_or_retry(self, verdict: str) -> None:
+    def _give_up_or_retry(self, verdict: str, reason: str) -> None:
         """Try again soon, later each time; exit when the verdict is one that only a new container can change."""
         monotonic = self._now().monotonic
-        if verdict not in EXIT_FOR_NEW_CONTAINER:
+        if verdict not in EXIT_FOR_NEW_CONTAINER or reason in NO_NEW_CONTAINER_HELPS:
             self._failing_since = None
         elif self._failing_since is None:
             self._failing_since = monotonic

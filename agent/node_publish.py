@@ -64,7 +64,7 @@ def _send_labels(cluster: Cluster, node: Object, plan: LabelPlan) -> LabelResult
     """Apply once, and once more without the keys that the server named: one bad key must not cost the others."""
     try:
         return _label_result(plan, _apply(cluster, node, plan.apply), written=True)
-    except (Conflict, Forbidden) as error:
+    except (Conflict, Forbidden, Invalid) as error:
         named = _named_keys(error, plan.apply)
         # What nobody owns may be taken; the plan has left out what anybody else does.
         force = isinstance(error, Conflict) and any(c.manager == NOBODY for c in error.conflicts)
@@ -117,8 +117,15 @@ def _label_result(plan: LabelPlan, node: Object, *, written: bool) -> LabelResul
     return LabelResult(published=published, node=node)
 
 
-def _named_keys(error: Conflict | Forbidden, sent: Mapping[str, str]) -> dict[str, str]:
+def _named_keys(error: Conflict | Forbidden | Invalid, sent: Mapping[str, str]) -> dict[str, str]:
     """Return the keys that a refusal is about; keys hold dots, so they are looked up among those that were sent."""
+    if isinstance(error, Invalid):
+        # The server names a bad key or a bad value, and says of which field it is.
+        about_labels = any(field.startswith("metadata.labels") for field in error.fields)
+        named = {
+            key for key, value in sent.items() if _mentions(str(error), key) or f'"{value}"' in str(error)
+        }
+        return dict.fromkeys(sorted(named), str(error)) if about_labels else {}
     if isinstance(error, Conflict):
         fields = {c.field: c.manager for c in error.conflicts if c.manager != NOBODY}
         owners = {key: fields.get(f".metadata.labels.{key}") for key in sent}

@@ -102,13 +102,18 @@ def _fault_complaint(sick: Sequence[Accelerator]) -> list[tuple[str, str]]:
 
 
 def _missing_complaint(seen: Surroundings, devices: Sequence[Accelerator]) -> list[tuple[str, str]]:
+    """Complain of GPUs that the bus shows and the driver does not: one that it would not start may even be unbound."""
     driven = driven_of(seen)
+    unbound = [gpu for gpu in gpus_of(seen) if gpu.driver is None]
     shown = {device.pci.address for device in devices if device.pci}
-    missing = [gpu for gpu in driven if gpu.identity.address not in shown]
-    if len(devices) >= len(driven) or not missing:
+    hidden = (
+        [gpu for gpu in driven if gpu.identity.address not in shown] if len(devices) < len(driven) else []
+    )
+    missing = [*hidden, *(gpu for gpu in unbound if gpu.identity.address not in shown)]
+    if not missing:
         return []
     message = (
-        f"the driver shows {len(devices)} of the {len(driven)} GPUs that are bound to it, without "
+        f"the driver shows {len(devices)} of the {len(driven) + len(unbound)} GPUs on the bus, without "
         f"{_addresses(missing)}: it failed to start (the operator of this node: dmesg, NVRM) or this container "
         "was not given it (whoever deploys this agent: NVIDIA_VISIBLE_DEVICES=all)"
     )

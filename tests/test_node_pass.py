@@ -319,6 +319,23 @@ def test_fr_042_a_denied_key_is_left_out_and_the_rest_lands(world):
     assert CLASS in world.condition("LabelsPublished")["message"]
 
 
+def test_fr_042_a_key_that_the_server_finds_invalid_is_left_out_and_the_rest_lands(world):
+    message = f'Node "gpu-1" is invalid: metadata.labels: Invalid value: "{CLASS}": must be something else'
+    world.cluster.fault = Refusing("apply", "nodes", Invalid(message, fields=("metadata.labels",)), times=1)
+    world.run()
+    assert world.ours == {key: value for key, value in expected(TWO).items() if key != CLASS}
+    assert world.outcomes["labels"] == "PartlyRefused"
+
+
+def test_fr_042_a_value_that_the_server_finds_invalid_is_left_out(world):
+    value = expected(TWO)[f"{DOMAIN}/product"]
+    message = f'Node "gpu-1" is invalid: metadata.labels: Invalid value: "{value}": must be shorter'
+    world.cluster.fault = Refusing("apply", "nodes", Invalid(message, fields=("metadata.labels",)), times=1)
+    world.run()
+    assert f"{DOMAIN}/product" not in world.ours
+    assert world.ours[COUNT] == "2"
+
+
 def test_fr_042_a_denial_that_is_about_a_longer_key_costs_no_shorter_one(world):
     denial = Forbidden(f"denied the request: {DOMAIN}/memory-gib-old", denied=True)
     world.cluster.fault = Refusing("apply", "nodes", denial)

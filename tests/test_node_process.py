@@ -141,6 +141,13 @@ def test_fr_003_it_waits_for_what_happens_outside_its_container(running, verdict
     assert not agent.stop.is_set()
 
 
+@pytest.mark.parametrize("reason", ["ProbesStuck", "BusNotReadable", "BindingUnsuitable"])
+def test_it_does_not_start_anew_for_ever_where_a_new_container_would_find_the_same(running, reason):
+    agent = running()
+    agent.passes(*[could_not_ask("no-answer", reason)] * 100)
+    assert not agent.stop.is_set()
+
+
 def test_one_answer_starts_the_time_to_give_up_anew(running):
     agent = running()
     for _ in range(5):

@@ -22,6 +22,7 @@ def node_families(
     stale_after_seconds: float,
     stuck_children: int = 0,
     overruns: int = 0,
+    gaps: int = 0,
 ) -> tuple[Family, ...]:
     """Return all families of an agent.
 
@@ -34,7 +35,7 @@ def node_families(
     return (
         *_device_families(inventory),
         *_node_families(report, inventory),
-        *_probe_families(report, fresh=fresh, stuck_children=stuck_children, overruns=overruns),
+        *_probe_families(report, fresh=fresh, stuck_children=stuck_children, overruns=overruns, gaps=gaps),
         *_publish_families(report),
     )
 
@@ -143,7 +144,7 @@ def _node_families(report: NodeReport, inventory: Inventory | None) -> Iterator[
 
 
 def _probe_families(
-    report: NodeReport, *, fresh: bool, stuck_children: int, overruns: int
+    report: NodeReport, *, fresh: bool, stuck_children: int, overruns: int, gaps: int
 ) -> Iterator[Family]:
     facts = report.facts
     succeeded = fresh and facts is not None and facts.asked
@@ -174,6 +175,11 @@ def _probe_families(
         "accelerator_probe_overruns",
         "Probes that outlasted the interval.",
         [one(overruns, probe="nvidia")],
+    )
+    yield counter(
+        "accelerator_probe_gaps",
+        "Times that no probe was made for more than two intervals: the process was suspended or had no time.",
+        [one(gaps, probe="nvidia")],
     )
     yield gauge(
         "accelerator_probe_stuck_children",

@@ -143,7 +143,7 @@ def _vanished(
     driven = {
         (function.identity.address, function.identity.device_id)
         for function in facts.pci or ()
-        if function.driver == "nvidia"
+        if function.driver in {"nvidia", None}
     }
     return tuple(
         replace(known, fault=DeviceFault(kind="lost", error="not-found"), problems=())

@@ -51,6 +51,9 @@ class Timer:
         self._idle.set()
         self.overruns = 0
         """Runs that outlasted the interval."""
+        self.gaps = 0
+        """Times that no run was made for more than two intervals."""
+        self._ended: float | None = None
         self._scheduler = BackgroundScheduler(timezone=UTC)
         self._scheduler.add_job(
             self._run,
@@ -111,6 +114,9 @@ class Timer:
         if not self._turn.acquire(blocking=False):
             return
         started = self._monotonic()
+        if self._ended is not None and started - self._ended > 2 * self._interval + self._jitter:
+            self.gaps += 1
+            LOG.warning("nothing ran for long", extra={"seconds": round(started - self._ended, 1)})
         self._again = self._asked = False
         self._idle.clear()
         # A job that asks for its next run in `run_in` moves this.
@@ -126,7 +132,7 @@ class Timer:
 
     def _after(self, started: float) -> None:
         """Count an overrun, and see to what was asked for while the job ran."""
-        now = self._monotonic()
+        now = self._ended = self._monotonic()
         if now - started > self._interval:
             self.overruns += 1
         if self._again or (self._asked and self._due <= now):

@@ -1,7 +1,7 @@
 """The timer: never twice at once, never dropped, never held up by a clock that was set, and its overruns counted."""
 
 import threading
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -136,6 +136,27 @@ def test_fr_115_a_run_that_is_late_is_made_once(start, job):
         timer.run_in(-600.0)
     job.await_run()
     assert job.no_run()
+
+
+def test_fr_115_a_gap_of_more_than_two_intervals_is_counted(start, job, clock):
+    timer = start()
+    job.await_run()
+    timer.wait(2.0)
+    for seconds, gaps in ((2 * LONG, 0), (2 * LONG + 1.0, 1), (LONG, 1)):
+        clock.seconds += seconds
+        timer.run_soon()
+        job.await_run()
+        timer.wait(2.0)
+        _until(lambda gaps=gaps: timer.gaps == gaps)
+
+
+@pytest.mark.parametrize(
+    "before", [datetime(2026, 3, 8, 9, 59, 50, tzinfo=UTC), datetime(2026, 11, 1, 8, 59, 50, tzinfo=UTC)]
+)
+def test_fr_117_the_change_of_summer_time_makes_no_interval_longer(monkeypatch, start, before):
+    monkeypatch.setenv("TZ", "America/Los_Angeles")
+    trigger = start(interval_seconds=30.0)._scheduler.get_jobs()[0].trigger
+    assert trigger.get_next_fire_time(before, before) - before == timedelta(seconds=30)
 
 
 def test_fr_117_the_timer_reckons_in_utc(monkeypatch, start):

@@ -232,13 +232,21 @@ def test_gpus_given_to_a_guest_are_not_missed():
     assert facts.verdict == "complete"
 
 
-def test_a_gpu_that_the_driver_does_not_show_is_named():
-    """FR-017."""
+def test_fr_017_a_gpu_that_the_driver_would_not_start_is_bound_to_nothing_and_missed_all_the_same():
+    facts = opened(1, seen(gpu("1b"), gpu("43", driver=None)), device(0, "1b"))
+    assert (facts.verdict, facts.reason) == ("partial", "DeviceMissing")
+    assert "without 1 NVIDIA GPU(s) (0000:43:00.0)" in facts.message
+
+
+def test_a_gpu_of_another_driver_is_that_drivers():
+    assert opened(1, seen(gpu("1b"), gpu("43", driver="nouveau")), device(0, "1b")).verdict == "complete"
+
+
+def test_fr_017_a_gpu_that_the_driver_does_not_show_is_named():
     facts = opened(1, seen(gpu("1b"), gpu("43")), device(0, "1b"))
     assert (facts.verdict, facts.reason) == ("partial", "DeviceMissing")
     assert (
-        "the driver shows 1 of the 2 GPUs that are bound to it, without 1 NVIDIA GPU(s) (0000:43:00.0)"
-        in facts.message
+        "the driver shows 1 of the 2 GPUs on the bus, without 1 NVIDIA GPU(s) (0000:43:00.0)" in facts.message
     )
 
 
