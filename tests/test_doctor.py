@@ -289,7 +289,7 @@ def test_a_kubelet_that_offers_something_else_is_a_finding(clinic, offered, evid
 # The whole cluster
 
 
-def test_nodes_with_gpus_and_no_agent_are_named_with_their_taints(clinic):
+def test_fr_131_nodes_with_gpus_and_no_agent_are_named_with_their_taints(clinic):
     """FR-131."""
     taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
     clinic.add_node("gpu-2", labels={"nvidia.com/gpu.present": "true"}, taints=[taint])

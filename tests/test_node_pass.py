@@ -71,7 +71,7 @@ def test_a_second_pass_writes_nothing(world):
     assert world.outcomes == {"labels": "Unchanged", "record": "Unchanged"}
 
 
-def test_a_node_without_accelerators_gets_neither_labels_nor_a_record(world):
+def test_fr_005_a_node_without_accelerators_gets_neither_labels_nor_a_record(world):
     assert world.run(facts()) == READS
     assert (world.labels, world.record) == (FOREIGN, None)
 

@@ -177,14 +177,14 @@ def test_emptying_a_required_object_that_one_owns_alone_is_invalid(cluster):
     assert "spec.sizes" in refused.value.fields
 
 
-def test_a_status_sent_to_the_main_path_is_thrown_away(cluster):
+def test_fr_101_a_status_sent_to_the_main_path_is_thrown_away(cluster):
     made = cluster.apply(WIDGETS, widget(status={"total": 3}), manager="ours")
     assert "status" not in made
     again = cluster.apply(WIDGETS, widget(color="red", status={"total": 3}), manager="ours")
     assert "status" not in again
 
 
-def test_a_spec_sent_to_the_status_is_thrown_away(cluster):
+def test_fr_101_a_spec_sent_to_the_status_is_thrown_away(cluster):
     cluster.apply(WIDGETS, widget(color="red"), manager="ours")
     body = {**widget(color="blue"), **widget_status(total=3)}
     made = cluster.apply(WIDGETS, body, manager="ours", subresource="status")

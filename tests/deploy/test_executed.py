@@ -80,7 +80,7 @@ def test_labels_records_and_classes_appear(running: Running) -> None:
     )
 
 
-def test_a_node_without_accelerators_has_a_ready_agent_and_no_label(running: Running) -> None:
+def test_fr_005_a_node_without_accelerators_has_a_ready_agent_and_no_label(running: Running) -> None:
     running.kubelet.await_ready(NAMESPACE, 3, selector=AGENTS)
     assert labels_of(running.plane, "plain") == {}
 

@@ -82,7 +82,7 @@ def test_the_base_does_not_hold_the_definition_of_classes(control_plane: Control
     assert definitions == ["acceleratornodes.accelerators.ome.io"]
 
 
-def test_every_node_gets_an_agent_tainted_ones_too(installed: ControlPlane) -> None:
+def test_fr_131_every_node_gets_an_agent_tainted_ones_too(installed: ControlPlane) -> None:
     nodes = eventually(lambda: placed(installed, "agent", 3), what="the agents' Pods")
     assert nodes == ["gpu", "plain", "tainted"]
 
@@ -92,7 +92,7 @@ def test_the_two_controllers_stand_on_different_nodes(installed: ControlPlane) -
     assert nodes == ["gpu", "plain"]
 
 
-def test_only_the_agents_are_given_accelerators(installed: ControlPlane) -> None:
+def test_fr_005_only_the_agents_are_given_accelerators(installed: ControlPlane) -> None:
     eventually(lambda: placed(installed, "agent", 3) and placed(installed, "inventory", 2), what="the Pods")
     visible = {
         component: {

@@ -40,7 +40,7 @@ def cluster(fresh_cluster, fault_proxy, waits):
     connection.close()
 
 
-def test_a_patch_that_is_throttled_waits_as_it_is_told(cluster, fault_proxy, waits):
+def test_fr_106_a_patch_that_is_throttled_waits_as_it_is_told(cluster, fault_proxy, waits):
     fault_proxy.add(refusal(429, retry_after=2), method="PATCH", times=2)
     assert cluster.apply(NODES, LABELLED, manager="m")["metadata"]["labels"] == {"a": "b"}
     assert len(waits) == 2
@@ -66,7 +66,7 @@ def test_throttling_that_does_not_end_is_told_with_its_time(cluster, fault_proxy
         pytest.param(refusal(409), id="a lost race"),
     ],
 )
-def test_a_passing_fault_of_a_write_is_tried_again(cluster, fault_proxy, waits, fault):
+def test_fr_106_a_passing_fault_of_a_write_is_tried_again(cluster, fault_proxy, waits, fault):
     fault_proxy.add(fault, method="PATCH", times=2)
     assert cluster.apply(NODES, LABELLED, manager="m")["metadata"]["labels"] == {"a": "b"}
     assert len(waits) == 2
@@ -81,7 +81,7 @@ def test_a_passing_fault_of_a_write_is_tried_again(cluster, fault_proxy, waits, 
         pytest.param(HalfAnswer(), Unreachable, id="half answers"),
     ],
 )
-def test_a_lasting_fault_ends_after_a_bounded_number_of_tries(cluster, fault_proxy, fault, error):
+def test_fr_106_a_lasting_fault_ends_after_a_bounded_number_of_tries(cluster, fault_proxy, fault, error):
     rule = fault_proxy.add(fault, method="GET")
     with pytest.raises(error):
         cluster.get(NODES, "n1")
@@ -126,7 +126,7 @@ def test_no_server_at_all_is_unreachable(fresh_cluster, waits):
 # Credentials
 
 
-def test_a_401_reads_the_credentials_again_once(fresh_cluster, fault_proxy, waits):
+def test_fr_094_a_401_reads_the_credentials_again_once(fresh_cluster, fault_proxy, waits):
     make_node(fresh_cluster)
     tokens = ["a token of yesterday", fresh_cluster.admin_token]
     reads = []
@@ -148,7 +148,7 @@ def test_a_401_that_stays_is_told_after_one_more_try(cluster, fault_proxy):
     assert rule.hits == 2
 
 
-def test_a_configuration_that_cannot_be_read_for_a_moment_passes(fresh_cluster, waits):
+def test_fr_094_a_configuration_that_cannot_be_read_for_a_moment_passes(fresh_cluster, waits):
     make_node(fresh_cluster)
     good = kubeconfig(str(fresh_cluster.admin_kubeconfig))
     troubles = [ConfigException("token file exists but empty"), OSError("no such file")]
@@ -163,7 +163,7 @@ def test_a_configuration_that_cannot_be_read_for_a_moment_passes(fresh_cluster, 
     assert len(waits) == 2
 
 
-def test_a_pod_finds_its_server_and_reads_its_token_anew(fresh_cluster, tmp_path, waits):
+def test_fr_094_a_pod_finds_its_server_and_reads_its_token_anew(fresh_cluster, tmp_path, waits):
     make_node(fresh_cluster)
     (tmp_path / "ca.crt").write_bytes(fresh_cluster.certificates.authority.read_bytes())
     token = tmp_path / "token"
@@ -186,7 +186,9 @@ def test_a_pod_finds_its_server_and_reads_its_token_anew(fresh_cluster, tmp_path
 @pytest.mark.parametrize(
     "case", [pytest.param(str.upper, id="upper case"), pytest.param(str.lower, id="lower case")]
 )
-def test_the_cluster_is_reached_past_a_proxy_that_it_is_exempt_from(fresh_cluster, monkeypatch, waits, case):
+def test_fr_097_the_cluster_is_reached_past_a_proxy_that_it_is_exempt_from(
+    fresh_cluster, monkeypatch, waits, case
+):
     """FR-097."""
     make_node(fresh_cluster)
     monkeypatch.setenv(case("https_proxy"), "http://127.0.0.1:1")
@@ -208,21 +210,23 @@ def fill(control_plane):
         make_node(control_plane, name)
 
 
-def test_a_list_that_fails_on_page_two_is_an_error_and_never_half_a_list(cluster, fresh_cluster, fault_proxy):
+def test_fr_082_a_list_that_fails_on_page_two_is_an_error_and_never_half_a_list(
+    cluster, fresh_cluster, fault_proxy
+):
     fill(fresh_cluster)
     fault_proxy.add(refusal(500), query="continue=")
     with pytest.raises(ServerFault):
         cluster.list_all(NODES)
 
 
-def test_a_list_whose_token_expires_starts_again_and_is_whole(cluster, fresh_cluster, fault_proxy):
+def test_fr_082_a_list_whose_token_expires_starts_again_and_is_whole(cluster, fresh_cluster, fault_proxy):
     fill(fresh_cluster)
     fault_proxy.add(refusal(410), query="continue=", times=1)
     items, _ = cluster.list_all(NODES)
     assert [item["metadata"]["name"] for item in items] == ["n1", "n2", "n3", "n4", "n5"]
 
 
-def test_a_page_without_items_is_no_page(cluster, fault_proxy):
+def test_fr_082_a_page_without_items_is_no_page(cluster, fault_proxy):
     from tests.cluster.faults import Reply
 
     fault_proxy.add(Reply(status=200, body=b"{}", headers=(("Content-Type", "application/json"),)))
@@ -243,7 +247,7 @@ def test_a_watch_that_is_reset_is_unreachable(cluster, fault_proxy):
         list(cluster.watch(NODES, resource_version=version))
 
 
-def test_a_watch_that_falls_silent_is_given_up(cluster, fresh_cluster):
+def test_fr_096_a_watch_that_falls_silent_is_given_up(cluster, fresh_cluster):
     _, version = cluster.list_all(NODES)
     fresh_cluster.pause_apiserver()
     try:
@@ -257,7 +261,7 @@ def test_a_watch_that_falls_silent_is_given_up(cluster, fresh_cluster):
     "fault",
     [pytest.param(WatchError(status=410), id="as an event"), pytest.param(refusal(410), id="as an answer")],
 )
-def test_a_version_that_has_expired_is_gone(cluster, fault_proxy, fault):
+def test_fr_095_a_version_that_has_expired_is_gone(cluster, fault_proxy, fault):
     fault_proxy.add(fault, watch=True)
     with pytest.raises(Gone):
         list(cluster.watch(NODES, resource_version="5", timeout_seconds=5))

@@ -88,7 +88,7 @@ def test_a_streamed_list_counts_once_it_is_complete_and_goes_on_as_a_watch():
     assert watched.drain() == {}
 
 
-def test_a_stream_that_breaks_before_its_end_is_no_list():
+def test_fr_082_a_stream_that_breaks_before_its_end_is_no_list():
     broken = [("ADDED", node("n1")), Unreachable("reset")]
     ended = [("ADDED", node("n1"))]
     watched, cluster = reflector(broken, ended, listed(node("n1"), node("n2")))
@@ -108,7 +108,7 @@ def test_where_lists_are_not_streamed_they_are_read_in_pages():
     assert watched.drain() == {"n1": None, "n2": "1"}
 
 
-def test_a_version_that_has_expired_leads_to_a_fresh_list_and_nothing_is_lost():
+def test_fr_095_a_version_that_has_expired_leads_to_a_fresh_list_and_nothing_is_lost():
     watched, cluster = reflector(
         listed(node("n1"), node("n2")), Gone("410"), listed(node("n2", "2"), node("n3"))
     )
@@ -148,7 +148,7 @@ def test_a_throttled_watch_waits_as_it_is_told():
     assert play(watched, 2)[1] >= 17.0
 
 
-def test_a_watch_that_ends_at_once_again_and_again_is_no_busy_loop():
+def test_fr_095_a_watch_that_ends_at_once_again_and_again_is_no_busy_loop():
     watched, _ = reflector(listed(node("n1")), [], [], [])
     assert all(pause > 0 for pause in play(watched, 4)[1:])
 

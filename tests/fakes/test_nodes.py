@@ -36,7 +36,7 @@ def test_every_board_answers_with_its_name_and_belongs_to_some_driver(name):
         assert pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(0)) == board["name"]
 
 
-def test_an_h100_has_its_bytes_and_not_its_megabytes_times_a_thousand():
+def test_fr_133_an_h100_has_its_bytes_and_not_its_megabytes_times_a_thousand():
     [device] = machine({"board": "h100-sxm"}).devices
     assert (device.memory.total_bytes, device.compute_capability) == (85520809984, "9.0")
 
@@ -89,7 +89,7 @@ def facts() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", boards.names())
-def test_a_board_agrees_with_the_facts_of_its_pci_device(name):
+def test_fr_133_a_board_agrees_with_the_facts_of_its_pci_device(name):
     board, known = boards.board(name), facts()
     device_id = board.get("pci", {}).get("device_id")
     [product] = [p for p in known["product"] if device_id in p["pci_device_ids"]] or [None]

@@ -95,7 +95,7 @@ H100 = "name: t\ndevices:\n- board: h100-sxm\n"
         pytest.param("devices: [{board: t4, count: 99}]\nname: t\n", "$.devices[0].count: expected 1 to 64", id="count"),
     ],
 )  # fmt: skip
-def test_a_scenario_that_is_wrong_says_where_and_what_was_meant(text, message):
+def test_fr_133_a_scenario_that_is_wrong_says_where_and_what_was_meant(text, message):
     with pytest.raises(ScenarioError) as refused:
         Scenario.from_yaml(text)
     assert message in str(refused.value)

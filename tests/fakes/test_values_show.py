@@ -283,7 +283,7 @@ def test_the_table_below_covers_every_field_of_a_device():
 
 
 @pytest.mark.parametrize(("fields", "read", "expected"), SHOWN.values(), ids=SHOWN)
-def test_a_value_that_is_set_is_answered(fields, read, expected, tmp_path):
+def test_fr_133_a_value_that_is_set_is_answered(fields, read, expected, tmp_path):
     scenario = machine({"name": "GPU", "uuid": "GPU-1", **fields})
     filesystem.render(scenario, tmp_path)
     with bound(scenario):

@@ -62,7 +62,7 @@ def test_a_steady_state_writes_nothing(scene):
     assert scene.events() == []
 
 
-def test_nodes_come_and_go(scene):
+def test_fr_087_nodes_come_and_go(scene):
     """Each step, then (total, available), Ready, AvailabilityKnown."""
 
     def step(expected, ready="DevicesUsable", known="AllNodesCounted"):

@@ -113,7 +113,7 @@ def labelled(scene, name="n1"):
     scene.cluster.merge_patch(NODES, name, {"metadata": {"labels": theirs}}, manager="kubectl-label")
 
 
-def test_a_prune_removes_exactly_what_is_ours_and_a_second_time_nothing(scene):
+def test_fr_085_a_prune_removes_exactly_what_is_ours_and_a_second_time_nothing(scene):
     scene.node("n1", EIGHT)
     labelled(scene)
     keys = (f"{DOMAIN}/family", f"class.{DOMAIN}/{H100}", "nvidia.com/gpu.count")
@@ -128,7 +128,7 @@ def test_a_prune_removes_exactly_what_is_ours_and_a_second_time_nothing(scene):
     assert prune_nodes(scene.cluster, domains=(DOMAIN,)) == Pruned()
 
 
-def test_a_prune_removes_keys_of_a_former_domain_and_keys_whose_owner_was_lost(scene):
+def test_fr_085_a_prune_removes_keys_of_a_former_domain_and_keys_whose_owner_was_lost(scene):
     scene.node("n1", EIGHT)
     former = {"old.example.com/family": "hopper"}
     body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": former}}

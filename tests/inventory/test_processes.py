@@ -153,7 +153,7 @@ def test_the_server_may_go_away_and_come_back(fresh_cluster, start):
     assert "bug" not in replica.log
 
 
-def test_faults_of_lists_and_watches_never_empty_a_class(fresh_cluster, fault_proxy, start):
+def test_fr_082_faults_of_lists_and_watches_never_empty_a_class(fresh_cluster, fault_proxy, start):
     fault_proxy.add(CutWatch(seconds=1), watch=True)
     fault_proxy.add(refusal(410), path="/acceleratornodes$", watch=True, after=3, times=2)
     fault_proxy.add(refusal(429, retry_after=1), path="/acceleratorclasses", method="PATCH", times=2)

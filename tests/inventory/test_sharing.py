@@ -25,7 +25,7 @@ def ready(scene):
     return scene
 
 
-def test_what_a_person_sets_survives_a_hundred_passes(scene):
+def test_fr_104_what_a_person_sets_survives_a_hundred_passes(scene):
     ready(scene)
     scene.edit(H100, {"spec": {"cost": {"perHour": "2210m"}, "capabilities": {"memoryGB": "40Gi"}}})
     scene.edit(H100, {"spec": {"capabilities": {"features": ["bf16", "fp8", "my-own"]}}})
@@ -72,7 +72,7 @@ def test_an_equal_value_of_another_applier_is_left_to_it_and_is_no_override(scen
     assert scene.condition(H100, "Overridden") == ("True", "FieldsOverridden")
 
 
-def test_a_field_that_nobody_wants_any_more_is_ours_again(scene):
+def test_fr_104_a_field_that_nobody_wants_any_more_is_ours_again(scene):
     ready(scene)
     scene.edit(H100, {"spec": {"capabilities": {"memoryGB": "40Gi"}}})
     scene.settle()

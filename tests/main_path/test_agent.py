@@ -73,7 +73,7 @@ def test_labels_and_record_land_and_foreign_labels_stay(
     }
 
 
-def test_a_second_pass_writes_nothing(fresh_cluster: ControlPlane, start_agent: StartAgent) -> None:
+def test_fr_090_a_second_pass_writes_nothing(fresh_cluster: ControlPlane, start_agent: StartAgent) -> None:
     ready_node(fresh_cluster.admin, "gpu-1")
     agent = start_agent("gpu-1", "h100x8")
     eventually(settled(agent))

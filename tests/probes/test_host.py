@@ -95,7 +95,7 @@ def test_device_files_of_the_driver_are_listed_and_others_are_not(tmp_path):
     )
 
 
-def test_a_control_device_that_the_kernel_refuses_to_open_is_told_from_a_missing_one(tmp_path):
+def test_fr_132_a_control_device_that_the_kernel_refuses_to_open_is_told_from_a_missing_one(tmp_path):
     assert opens_control_device(tmp_path)
     write(tmp_path, "dev/nvidiactl", "")
     assert opens_control_device(tmp_path)

@@ -29,7 +29,7 @@ def profiles(*failures):
         (None, None),
     ],
 )
-def test_the_profile_is_what_follows_the_word_mig(name, profile):
+def test_fr_066_the_profile_is_what_follows_the_word_mig(name, profile):
     assert profile_in(name) == profile
 
 
@@ -43,7 +43,7 @@ def test_the_profile_is_what_follows_the_word_mig(name, profile):
     ],
     ids=["not supported", "unknown", "undecodable", "without a profile"],
 )
-def test_a_name_that_does_not_tell_gives_way_to_the_profile_of_the_instance(failure):
+def test_fr_066_a_name_that_does_not_tell_gives_way_to_the_profile_of_the_instance(failure):
     assert profiles(failure) == PROFILES
 
 
@@ -83,7 +83,7 @@ def test_a_partition_without_a_memory_answer_has_the_size_of_its_attributes():
     assert [part.memory_bytes for part in mig.partitions or ()][:3] == [40448 << 20, 40448 << 20, 20096 << 20]
 
 
-def test_the_slice_has_its_size_where_the_parent_may_not_be_read():
+def test_fr_073_the_slice_has_its_size_where_the_parent_may_not_be_read():
     """FR-073."""
     failures = [{"function": "nvmlDeviceGetMemoryInfo_v2", "code": 4}]
     found = device(machine(h100_mig(), failures=failures))
@@ -97,7 +97,7 @@ def test_the_slice_has_its_size_where_the_parent_may_not_be_read():
     ("code", "error"),
     [(4, "no-permission"), (19, "in-use"), (10, "timeout"), (999, "unknown"), (16, "reset-required")],
 )
-def test_partitions_that_refuse_are_not_known_and_say_why(code, error):
+def test_fr_073_partitions_that_refuse_are_not_known_and_say_why(code, error):
     failures = [{"function": "nvmlDeviceGetMigDeviceHandleByIndex", "code": code}]
     found = device(machine(h100_mig(), failures=failures))
     assert found.mig == Mig(enabled=True, pending_enabled=True, partitions=None)
@@ -114,7 +114,7 @@ def test_one_partition_that_refuses_does_not_hide_the_others():
     assert found.problems == (FieldProblem(field="mig.partitions", error="unknown"),)
 
 
-def test_a_mode_that_is_on_without_instances_has_no_partition():
+def test_fr_065_a_mode_that_is_on_without_instances_has_no_partition():
     """FR-065."""
     found = device(machine(h100(mig={"enabled": True})))
     assert (found.mig, found.problems) == (Mig(enabled=True, pending_enabled=True, partitions=()), ())
@@ -129,7 +129,7 @@ def test_a_pending_change_shows_both_modes(enabled, pending):
     assert found.mig == Mig(enabled=enabled, pending_enabled=pending, partitions=())
 
 
-def test_calls_on_mig_that_want_a_reset_leave_the_device_and_its_product():
+def test_fr_070_calls_on_mig_that_want_a_reset_leave_the_device_and_its_product():
     """FR-070."""
     failures = [{"function": "nvmlDeviceGet*Mig*", "code": 16}]
     found = device(machine(h100(mig={"enabled": True, "pending": False}), failures=failures))

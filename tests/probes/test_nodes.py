@@ -97,7 +97,7 @@ def test_a_lost_device_is_named_by_its_index_and_slot_and_the_others_stay(look):
     }
 
 
-def test_unified_memory_is_the_same_whichever_way_the_driver_answers(look):
+def test_fr_026_fr_027_unified_memory_is_the_same_whichever_way_the_driver_answers(look):
     """FR-026, FR-027."""
     refusing, answering = look("gb10").accelerators, look("gb10-host-memory").accelerators
     assert [(device.unified_memory, device.memory_bytes) for device in refusing + answering] == [

@@ -82,7 +82,7 @@ def test_a_probe_reads_all_devices_and_leaves_no_session_and_no_process(command,
     assert facts[0].simulated
 
 
-def test_seven_devices_are_known_within_twice_the_timeout_when_one_hangs(command):
+def test_fr_008_seven_devices_are_known_within_twice_the_timeout_when_one_hangs(command):
     """FR-008, at the very first probe."""
     failures = [hang("nvmlDeviceGetMemoryInfo_v2", 3)]
     started = time.monotonic()
@@ -151,7 +151,7 @@ def test_a_native_crash_names_the_device_and_the_call_and_the_others_are_read(co
     assert (facts.verdict, faults(facts)) == ("partial", {2: fault})
 
 
-def test_a_hanging_init_is_no_answer_and_says_so(command):
+def test_fr_007_a_hanging_init_is_no_answer_and_says_so(command):
     """FR-007."""
     facts = probe_once(command(failures=[hang("nvmlInitWithFlags", None)]), timeout_seconds=TIMEOUT)
     assert (facts.verdict, facts.reason) == ("no-answer", "NoAnswer")
@@ -175,7 +175,7 @@ def test_a_bad_shutdown_costs_nothing(command, failure):
     assert (facts.verdict, len(facts.accelerators)) == ("complete", 8)
 
 
-def test_slow_hardware_with_persistence_mode_off_is_read_all_the_same(command):
+def test_fr_009_slow_hardware_with_persistence_mode_off_is_read_all_the_same(command):
     """FR-009: init and lookups together take longer than the timeout, and no one call does."""
     failures = [
         {"function": "nvmlInitWithFlags", "delay_seconds": 1.0},

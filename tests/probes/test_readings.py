@@ -9,7 +9,7 @@ from probes.nvml import probe_nvml
 from tests.probes.probing import device, devices, gather, h100, installed, machine, unheard
 
 
-def test_the_old_memory_call_gives_the_same_total_and_no_use(monkeypatch):
+def test_fr_030_the_old_memory_call_gives_the_same_total_and_no_use(monkeypatch):
     """FR-030: it counts the driver's reservation as used, so what workloads use is not known from it."""
     memory = {"total_bytes": 42949672960, "reserved_bytes": 948122419, "used_bytes": 8178893}
     new = device(machine(h100(memory=memory)))
@@ -19,7 +19,7 @@ def test_the_old_memory_call_gives_the_same_total_and_no_use(monkeypatch):
     assert (old.memory_bytes, old.memory_reserved_bytes, old.memory_used_bytes) == (42949672960, None, None)
 
 
-def test_bus_aperture_memory_is_never_counted():
+def test_fr_037_bus_aperture_memory_is_never_counted():
     """FR-037."""
     memory = {"total_bytes": 24576 << 20}
     with_bar1 = device(machine(h100(memory=memory, bar1={"total_bytes": 32768 << 20})))
@@ -30,7 +30,9 @@ def test_bus_aperture_memory_is_never_counted():
 
 @pytest.mark.parametrize("capability", ["12.1", "11.0", "10.1", "8.7", "7.2"])
 @pytest.mark.parametrize("memory", [None, {"total_bytes": 127600748 << 10}, {"total_bytes": 0}])
-def test_a_system_on_chip_has_unified_memory_however_the_driver_answers(capability, memory):
+def test_fr_026_fr_027_fr_029_a_system_on_chip_has_unified_memory_however_the_driver_answers(
+    capability, memory
+):
     """FR-026, FR-027, FR-029."""
     found = device(machine({"name": "x", "compute_capability": capability, "memory": memory}))
     assert (found.unified_memory, found.memory_bytes, found.problems) == (True, None, ())
@@ -257,7 +259,7 @@ def test_names_and_versions_are_kept_as_they_are_given():
     ],
     ids=["undecodable", "empty", "unknown"],
 )
-def test_a_driver_version_that_is_not_told_is_not_known(failure):
+def test_fr_061_a_driver_version_that_is_not_told_is_not_known(failure):
     """FR-048, FR-061."""
     found = gather(machine(h100(), failures=[failure]))
     assert found.opened is not None

@@ -144,7 +144,7 @@ def test_a_failing_function_costs_its_own_facts_only(sound, function, code):
 
 
 @pytest.mark.parametrize("function", sorted(TOUCHES))
-def test_a_function_that_an_older_driver_lacks_costs_its_own_facts_only(sound, function, monkeypatch):
+def test_fr_012_a_function_that_an_older_driver_lacks_costs_its_own_facts_only(sound, function, monkeypatch):
     monkeypatch.setitem(SINCE, function, 9999)
     found = devices(the_machine())
     assert [device.fault for device in found] == [None, None]
@@ -176,7 +176,7 @@ NOT_NUMBERS = {
 
 @pytest.mark.parametrize("sentinel", SENTINELS, ids=hex)
 @pytest.mark.parametrize("function", sorted(TOUCHES.keys() - NOT_NUMBERS))
-def test_a_sentinel_is_never_a_fact(sound, function, sentinel):
+def test_fr_035_a_sentinel_is_never_a_fact(sound, function, sentinel):
     """FR-035."""
     names = STRUCTURES.get(function)
     value: Any = dict.fromkeys(names, sentinel) if names else [sentinel] * 4
@@ -207,7 +207,7 @@ def biggest(value: Any) -> int:
         ("nvmlDeviceGetUUID", FieldProblem(field="id", error="undecodable")),
     ],
 )
-def test_text_that_is_not_utf8_is_a_problem_of_that_text(sound, function, problem):
+def test_fr_048_text_that_is_not_utf8_is_a_problem_of_that_text(sound, function, problem):
     """FR-048."""
     found = devices(the_machine(failures=[{"function": function, "device": 0, "bytes": "f8ff"}]))
     assert found[1] == sound[1]

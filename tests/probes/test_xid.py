@@ -56,7 +56,7 @@ def test_probes_go_on_beside_a_listener_and_it_keeps_the_only_open_session(tmp_p
         assert sessions(tmp_path) == 1
 
 
-def test_a_listener_that_is_told_to_stop_leaves_nothing_open(tmp_path):
+def test_fr_010_a_listener_that_is_told_to_stop_leaves_nothing_open(tmp_path):
     """FR-010."""
     with open_host(tmp_path, events=[{"device": 0, "xid": 48}]) as host:
         host.probe(1)
