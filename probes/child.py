@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Literal
 
 from probes import findings, nvml
-from probes.findings import MAX_BYTES, Answered, Attempt, Listen, Ready, Request
+from probes.findings import MAX_BYTES, Answered, Attempt, Listen, Machine, Ready, Request
 from probes.forked import Progress, Task, run_child, tell_all, tell_events
+from probes.standing import ASKED_ANEW_AFTER, Standing
 
 DEVICE_CALL_SHARE = 0.5
 """Share of the probe timeout that one call on a device may take. Half: when one hangs, a second child still has time to
@@ -32,6 +33,7 @@ PROBE_SHARE = 2.0
 
 MAX_STUCK = 3
 _REAP_SECONDS = 0.2
+_GATHER_SECONDS = 0.001
 _SUSPENDED_SECONDS = 1.0
 
 Prepare = Callable[[int], None]
@@ -103,6 +105,10 @@ class ChildKeeper:
         self._last_start_over_stuck = -float("inf")
         self._progress = Progress()
         self._requests = bytearray()
+        self._known: dict[int, Standing] = {}
+        self._machine: Machine | None = None
+        self._told: list[bytes] = []
+        self._probes_since_asked = 0
 
     def serve(self) -> None:
         """Answer requests one after the other, for ever."""
@@ -117,7 +123,11 @@ class ChildKeeper:
                     # Nothing is asked through a binding that is not ours.
                     attempts = () if problem else self._probe(order)
                     answered = Answered(attempts=attempts, stuck=tuple(self._stuck.items()))
-                    findings.write_all(1, findings.encode(findings.ANSWERED, answered))
+                    # Once a probe, not once a line: each would wake the parent.
+                    findings.write_all(
+                        1, b"".join((*self._told, findings.encode(findings.ANSWERED, answered)))
+                    )
+                    self._told.clear()
 
     def _read_requests(self) -> Sequence[bytes]:
         data = os.read(0, 1 << 16)
@@ -129,15 +139,29 @@ class ChildKeeper:
     def _probe(self, request: Request) -> tuple[Attempt, ...]:
         """Start children until all devices are read, leaving out those that did not answer or made one crash."""
         self._cycle = request.cycle
+        self._forget_what_is_old(request)
         end = time.monotonic() + PROBE_SHARE * self._timeout
         done = set(request.leave_out)
         attempts: list[Attempt] = []
         while True:
             attempt = self._attempt(request, done, end, first=not attempts)
             attempts.append(attempt)
+            if attempt.ended != "finished":
+                self._forget()
             if attempt.device is None or time.monotonic() >= end:
                 return tuple(attempts)
             done.add(attempt.device)
+
+    def _forget_what_is_old(self, request: Request) -> None:
+        """Have everything asked again where something happened, and every so often."""
+        self._probes_since_asked += 1
+        if request.fresh or request.everything or self._probes_since_asked >= ASKED_ANEW_AFTER:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self._machine = None
+        self._probes_since_asked = 0
 
     def _attempt(self, request: Request, done: set[int], end: float, *, first: bool) -> Attempt:
         if not self._may_start(request.stuck_elsewhere):
@@ -149,6 +173,8 @@ class ChildKeeper:
             last=request.last,
             with_surroundings=first,
             everything=request.everything,
+            machine=self._machine,
+            known=self._known,
         )
         child = self._fork(task)
         try:
@@ -189,6 +215,9 @@ class ChildKeeper:
             wait = max(min(self._deadline(child), end), at_least_until) - before
             if wait <= 0:
                 return self._end(child, "deadline")
+            if child.received:
+                # It says more in a moment: to be woken by each line costs more than to hear several at once.
+                time.sleep(_GATHER_SECONDS)
             events = poll.poll(wait * 1000)
             # A machine or process that was stopped finds the deadline passed although the child had no time either.
             now = time.monotonic()
@@ -219,8 +248,21 @@ class ChildKeeper:
             child.buffer += data
             lines = findings.whole_lines(child.buffer)
             done.update(findings.index_of(line) for line in lines if line[:1] == findings.DEVICE)
-            findings.write_all(1, b"".join(lines))
+            self._told += (line for line in lines if not self._keeps(line))
         return bool(data)
+
+    def _keeps(self, line: bytes) -> bool:
+        """Keep what a device or the machine's files told that will stand; True for such a line."""
+        if line[:1] not in {findings.LEARNED, findings.MACHINE}:
+            return False
+        match findings.decode(line):
+            case Standing() as standing:
+                self._known[findings.index_of(line)] = standing
+            case Machine() as machine:
+                self._machine = machine
+            case _:
+                pass
+        return True
 
     def _end(self, child: _Child, ended: Literal["finished", "deadline", "oversize"]) -> Attempt:
         """End the child if it has not ended, and say how it did and what it was doing."""

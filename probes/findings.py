@@ -12,6 +12,8 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from probes.facts import Accelerator, DeviceFiles, Driver, Host, PciFunction, XidEvent
+from probes.pci import Census
+from probes.standing import Standing
 
 MAX_BYTES = 1 << 20
 """A child that tells more than this is ended: no machine has so much to say."""
@@ -30,6 +32,15 @@ class Surroundings:
     kernel_module_version: str | None = None
     integrated_gpu: bool = False
     """The device tree is an NVIDIA system on chip's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """The part of the surroundings that the host keeps for the next child."""
+
+    host: Host
+    integrated_gpu: bool
+    census: Census
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +95,8 @@ class Request:
     """Children of an earlier host that could not be killed and are still there."""
     everything: bool = False
     """Ask more than facts need, and tell every answer as it came."""
+    fresh: bool = False
+    """Something happened since the last probe: nothing that is known counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +159,8 @@ Finding = (
     | Request
     | Listen
     | XidEvent
+    | Standing
+    | Machine
 )
 """What a line can hold: the child's and the host's findings, the parent's orders, the listener's events."""
 
@@ -154,6 +169,8 @@ ANSWERED, READY = b"a", b"h"
 REQUEST, LISTEN = b"p", b"l"
 EVENT = b"x"
 ANSWER = b"n"
+LEARNED, MACHINE = b"k", b"m"
+"""What the host keeps for the next child and does not pass on."""
 _DECODERS: dict[bytes, msgspec.json.Decoder[Finding]] = {
     SURROUNDINGS: msgspec.json.Decoder(Surroundings),
     OPENED: msgspec.json.Decoder(Opened),
@@ -165,6 +182,8 @@ _DECODERS: dict[bytes, msgspec.json.Decoder[Finding]] = {
     LISTEN: msgspec.json.Decoder(Listen),
     EVENT: msgspec.json.Decoder(XidEvent),
     ANSWER: msgspec.json.Decoder(Answer),
+    LEARNED: msgspec.json.Decoder(Standing),
+    MACHINE: msgspec.json.Decoder(Machine),
 }
 _ENCODER = msgspec.json.Encoder()
 

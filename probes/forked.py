@@ -6,16 +6,17 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from ctypes import CDLL
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn
 
 from probes import findings, host, nvml, pci, xid
 from probes.capture import Capture
 from probes.facts import Accelerator
-from probes.findings import Identity, Opened, Refused, Surroundings
+from probes.findings import Identity, Machine, Opened, Refused, Surroundings
+from probes.standing import Learned, Standing
 
 _PROGRESS = struct.Struct("=di64s")
 _NO_DEVICE = -1
@@ -40,8 +41,7 @@ class Progress:
         number = _NO_DEVICE if device is None else device
         writes = (self._writes + 1) & 0xFF
         place = writes % 2 * _PROGRESS.size
-        told = _PROGRESS.pack(time.monotonic(), number, call.encode("ascii", "replace"))
-        self._memory[place : place + _PROGRESS.size] = told
+        _PROGRESS.pack_into(self._memory, place, time.monotonic(), number, call.encode("ascii", "replace"))
         self._memory[-1] = self._writes = writes
 
     def read(self) -> tuple[float, int | None, str]:
@@ -72,6 +72,10 @@ class Task:
     """False in a second child of one probe, where the files are read already."""
     everything: bool = False
     """Ask more than facts need, and tell every answer."""
+    machine: Machine | None = None
+    """What the machine's files said before, as far as it stands."""
+    known: Mapping[int, Standing] = field(default_factory=dict)
+    """What devices answered before, by index."""
 
 
 def run_child(work: Callable[[], None]) -> NoReturn:
@@ -104,13 +108,17 @@ def tell_all(task: Task, writer: int, progress: Progress) -> None:
         findings.write_all(writer, findings.encode(kind, value, index))
 
     if task.with_surroundings:
-        tell(findings.SURROUNDINGS, read_surroundings(task.root))
+        machine = read_machine(task.root, before=task.machine)
+        tell(findings.SURROUNDINGS, read_surroundings(task.root, machine))
+        if task.machine is None or machine.census.addresses != task.machine.census.addresses:
+            tell(findings.MACHINE, machine)
     capture = Capture(lambda answer: tell(findings.ANSWER, answer, answer.device))
     for found in nvml.probe_nvml(
         leave_out=task.leave_out,
         last=task.last,
         on_call=progress.calls,
         listener=capture if task.everything else None,
+        known=task.known,
     ):
         match found:
             case Opened():
@@ -122,14 +130,28 @@ def tell_all(task: Task, writer: int, progress: Progress) -> None:
                 tell(findings.IDENTITY, device, device.index)
             case Accelerator():
                 tell(findings.DEVICE, found, found.index)
+            case Learned(index, standing):
+                tell(findings.LEARNED, standing, index)
 
 
-def read_surroundings(root: Path) -> Surroundings:
+def read_machine(root: Path, *, before: Machine | None = None) -> Machine:
+    """Read what stays as it is while the machine runs, and the bus; what is known from `before` is not read again."""
+    if before is None:
+        return Machine(
+            host=host.read_host(root),
+            integrated_gpu=host.has_integrated_gpu(root),
+            census=pci.read_census(root),
+        )
+    return replace(before, census=pci.read_census(root, before=before.census))
+
+
+def read_surroundings(root: Path, machine: Machine | None = None) -> Surroundings:
     """Read what the machine's files say, NVML apart."""
+    machine = machine or read_machine(root)
     return Surroundings(
-        host=host.read_host(root),
-        pci=pci.read_pci_functions(root),
+        host=machine.host,
+        pci=machine.census.functions,
         device_files=host.read_device_files(root),
         kernel_module_version=host.read_kernel_module_version(root),
-        integrated_gpu=host.has_integrated_gpu(root),
+        integrated_gpu=machine.integrated_gpu,
     )

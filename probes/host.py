@@ -88,7 +88,20 @@ def _first(root: Path, paths: tuple[str, ...]) -> str | None:
 def _text(path: Path, most: int = _MAX_BYTES) -> str:
     """Return the file's beginning, empty where it cannot be read: most machines lack some of these files."""
     try:
-        with path.open("rb") as file:
-            return file.read(most).decode("utf-8", "replace")
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return ""
+    try:
+        return _read_up_to(descriptor, most).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
+
+
+def _read_up_to(descriptor: int, most: int) -> bytes:
+    """Read so much or to the end: files under /proc give what they have in pieces."""
+    found = b""
+    while len(found) < most and (piece := os.read(descriptor, most - len(found))):
+        found += piece
+    return found

@@ -78,6 +78,7 @@ class ProbeHost:
         self._events = bytearray()
         self._stuck: tuple[tuple[int, str], ...] = ()
         self._stuck_elsewhere: tuple[tuple[int, str], ...] = ()
+        self._something_happened = False
 
     def __enter__(self) -> Self:
         self.start()
@@ -173,7 +174,9 @@ class ProbeHost:
                 return ()
             self._events += os.read(self._events_from, 1 << 16)
             found = (findings.decode(line) for line in findings.whole_lines(self._events))
-            return tuple(event for event in found if isinstance(event, XidEvent))
+            events = tuple(event for event in found if isinstance(event, XidEvent))
+            self._something_happened = self._something_happened or bool(events)
+            return events
 
     def _hang_up(self) -> None:
         """Wake a thread that waits for events, and close the pipe when it has gone."""
@@ -191,12 +194,14 @@ class ProbeHost:
         self._stuck_elsewhere = tuple(
             (pid, started) for pid, started in self._stuck_elsewhere if findings.start_time(pid) == started
         )
+        fresh, self._something_happened = self._something_happened, False
         due = tuple(index for index, device in self._unanswered.items() if device.retry_at <= now)
         return Request(
             cycle=cycle,
             leave_out=tuple(index for index in self._unanswered if index not in due),
             last=due,
             stuck_elsewhere=len(self._stuck_elsewhere),
+            fresh=fresh,
         )
 
     def _gather(self, request: Request) -> Evidence:
@@ -290,6 +295,7 @@ class ProbeHost:
 
     def _learn(self, facts: NodeFacts, attempts: Sequence[Attempt]) -> None:
         """Remember the devices that did not answer, each longer than the last time; forget those that did."""
+        self._something_happened = self._something_happened or facts.verdict != "complete"
         if not facts.accelerators:
             return
         if len(facts.accelerators) != self._count:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import pynvml
@@ -10,6 +11,7 @@ from probes.facts import Accelerator, Driver
 from probes.findings import Identity, Opened, Refused
 from probes.nvml_readings import FabricReading, PciReading, read_accelerator
 from probes.questions import UNDECODABLE, Handle, Invoke, MemoryReading, Questions, Refusal, device_fault
+from probes.standing import Learned, Memory, Session, Standing, of_session
 
 NEEDED = (
     "NVMLError",
@@ -64,10 +66,12 @@ def probe_nvml(
     last: Sequence[int] = (),
     on_call: OnCall,
     listener: Listener | None = None,
-) -> Iterator[Opened | Refused | Identity | Accelerator]:
+    known: Mapping[int, Standing] = MappingProxyType({}),
+) -> Iterator[Opened | Refused | Identity | Accelerator | Learned]:
     """Read everything, yielding each device twice: its identity before the calls that may block, then all of it.
 
     Devices in `leave_out` are not touched at all; those in `last` are read after the others. `listener` hears all.
+    What is `known` of a device that is still the same is not asked again; what was asked and will stand is yielded last.
     """
     invoke = _asking(on_call, None, listener)
     answer = invoke("nvmlInit")
@@ -77,13 +81,16 @@ def probe_nvml(
     try:
         opened = _read_driver(invoke)
         yield opened
+        session = Session(driver=opened.driver.version, cuda=opened.driver.cuda_version, count=opened.count)
+        known = of_session(known, session)
         if listener is not None:
             listener.ask_more(None, invoke)
         indices = [index for index in range(opened.count or 0) if index not in {*leave_out, *last}]
         for index in indices + [
             index for index in last if index < (opened.count or 0) and index not in leave_out
         ]:
-            yield from _probe_device(index, _asking(on_call, index, listener), listener)
+            memory = Memory(session, known.get(index))
+            yield from _probe_device(index, _asking(on_call, index, listener), listener, memory)
     finally:
         invoke("nvmlShutdown")
 
@@ -124,7 +131,9 @@ def _read_driver(invoke: Callable[..., Any]) -> Opened:
     return Opened(driver=driver, count=count if count <= MAX_DEVICES else None)
 
 
-def _probe_device(index: int, invoke: Invoke, listener: Listener | None) -> Iterator[Identity | Accelerator]:
+def _probe_device(
+    index: int, invoke: Invoke, listener: Listener | None, memory: Memory
+) -> Iterator[Identity | Accelerator | Learned]:
     handle = invoke("nvmlDeviceGetHandleByIndex", index)
     if isinstance(handle, Refusal):
         yield Accelerator(
@@ -132,7 +141,8 @@ def _probe_device(index: int, invoke: Invoke, listener: Listener | None) -> Iter
         )
         return
     questions = Questions(invoke)
-    yield from read_accelerator(index, handle, questions)
+    yield from read_accelerator(index, handle, questions, recall=partial(memory.recall, questions))
+    yield from memory.learned(index, questions)
     if listener is not None and questions.fault is None:
         listener.ask_more(handle, invoke)
 
@@ -153,9 +163,8 @@ def _asking(on_call: OnCall, index: int | None, listener: Listener | None) -> In
 
 def _invoke(on_call: OnCall, index: int | None, call: str, *arguments: object) -> Any:  # noqa: ANN401 - the binding has no types
     on_call(index, call)
-    function = _ADAPTED.get(call) or getattr(pynvml, call)
     try:
-        return function(*arguments)
+        return _FUNCTIONS[call](*arguments)
     except pynvml.NVMLError as error:
         return Refusal(error.value)
     except UnicodeDecodeError:
@@ -245,3 +254,14 @@ _ADAPTED: Mapping[str, Callable[..., Any]] = {
     "nvmlDeviceGetRetiredPages_v2": _retired_pages,
     "nvmlDeviceGetFieldValues": _field,
 }
+
+
+class _Functions(dict[str, Callable[..., Any]]):
+    """What is called for a name, looked up once."""
+
+    def __missing__(self, call: str) -> Callable[..., Any]:
+        function = self[call] = _ADAPTED.get(call) or getattr(pynvml, call)
+        return function
+
+
+_FUNCTIONS = _Functions()

@@ -1,6 +1,6 @@
 """What is asked of one GPU, one function per group of readings; asks by name and imports no binding."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from probes.facts import (
 from probes.findings import Identity
 from probes.nvml_mig import read_mig
 from probes.questions import UNKNOWN_TO_DRIVER, Handle, Questions, Refusal
+from probes.standing import Named
 
 UNIFIED_MEMORY_CAPABILITIES = frozenset({(7, 2), (8, 7), (10, 1), (11, 0), (12, 1)})
 """Xavier, Orin, Thor (before and since CUDA 13) and GB10: no discrete card has one of these capabilities, and drivers
@@ -92,8 +93,13 @@ class FabricReading(NamedTuple):
     health_mask: int | None
 
 
-def read_accelerator(index: int, handle: Handle, ask: Questions) -> Iterator[Identity | Accelerator]:
-    """Yield what identifies the device, then everything; the fault and the problems are those known by then."""
+def read_accelerator(
+    index: int, handle: Handle, ask: Questions, *, recall: Callable[[Named], None] = lambda _: None
+) -> Iterator[Identity | Accelerator]:
+    """Yield what identifies the device, then everything; the fault and the problems are those known by then.
+
+    `recall` is told who the device says it is, before anything is asked that may be known of just this one.
+    """
     identity = Accelerator(
         index=index,
         vendor="nvidia",
@@ -101,23 +107,38 @@ def read_accelerator(index: int, handle: Handle, ask: Questions) -> Iterator[Ide
         pci=_read_pci(handle, ask),
         product=ask.text("product", "nvmlDeviceGetName", handle),
     )
-    yield Identity(replace(identity, fault=ask.fault, problems=ask.problems))
+    yield Identity(replace(identity, fault=ask.fault, problems=ask.problems) if ask.problems else identity)
     if _is_display(identity):
         yield replace(identity, fault=ask.fault, problems=ask.problems, display_only=True)
         return
+    mig = read_mig(handle, ask)
+    recall(
+        Named(
+            id=identity.id,
+            address=identity.pci.address if identity.pci else None,
+            product=identity.product,
+            mig=(mig.enabled, mig.pending_enabled) if mig else None,
+        )
+    )
     capability = _read_capability(handle, ask)
     unified = capability in UNIFIED_MEMORY_CAPABILITIES
-    facts = {
+    facts: dict[str, Any] = {
         **({} if unified else _read_memory(handle, ask)),
         **_read_clocks(handle, ask),
         **_read_placement(handle, ask),
-        "mig": read_mig(handle, ask),
+        "mig": mig,
         "link": _read_link(handle, ask),
         "fabric": _read_fabric(handle, ask),
         "health": _read_health(handle, ask),
     }
-    read = replace(identity, compute_capability=capability, unified_memory=unified, **facts)
-    yield replace(read, fault=ask.fault, problems=ask.problems)
+    yield replace(
+        identity,
+        compute_capability=capability,
+        unified_memory=unified,
+        **facts,
+        fault=ask.fault,
+        problems=ask.problems,
+    )
 
 
 def _is_display(device: Accelerator) -> bool:

@@ -1,6 +1,7 @@
 """The PCI census from sysfs: which accelerators the bus shows, whatever any driver or library says."""
 
 import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from probes.facts import PciFunction, PciIdentity
@@ -14,21 +15,45 @@ CLASSES = frozenset({"0300", "0302", "0b40", "1200"})
 _MAX_BYTES = 64
 
 
-def read_pci_functions(root: Path) -> tuple[PciFunction, ...] | None:
-    """Return the accelerator-like functions by address; `None` where sysfs is not there to be read.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Census:
+    """What the bus shows."""
+
+    addresses: tuple[str, ...] = ()
+    """Of every function, whoever made it."""
+    functions: tuple[PciFunction, ...] | None = None
+    """The accelerator-like ones by address; `None` where sysfs is not there to be read."""
+
+
+def read_census(root: Path, *, before: Census | None = None) -> Census:
+    """Read the bus; while it shows the addresses that it did `before`, only which drivers are bound is read again.
 
     A machine without a PCI bus has sysfs without `bus/pci`, and no functions. SR-IOV shares of a function of this same
     machine are left out: they are parts of a device that is counted already.
     """
-    devices = root / "sys/bus/pci/devices"
+    devices = f"{root}/sys/bus/pci/devices"
     try:
-        addresses = sorted(os.listdir(devices))  # noqa: PTH208 - names, not paths
+        addresses = tuple(sorted(os.listdir(devices)))  # noqa: PTH208 - names, not paths
     except FileNotFoundError:
-        return () if (root / "sys/bus").is_dir() else None
+        return Census(functions=() if (root / "sys/bus").is_dir() else None)
     except OSError:
-        return None
-    functions = (_read_function(f"{devices}/{address}", address) for address in addresses)
-    return tuple(function for function in functions if function is not None)
+        return Census()
+    if before is not None and before.functions is not None and before.addresses == addresses:
+        return replace(before, functions=tuple(_driven_now(devices, known) for known in before.functions))
+    found = (_read_function(f"{devices}/{address}", address) for address in addresses)
+    return Census(
+        addresses=addresses, functions=tuple(function for function in found if function is not None)
+    )
+
+
+def read_pci_functions(root: Path) -> tuple[PciFunction, ...] | None:
+    """Return the accelerator-like functions by address; `None` where sysfs is not there to be read."""
+    return read_census(root).functions
+
+
+def _driven_now(devices: str, known: PciFunction) -> PciFunction:
+    driver = _driver(f"{devices}/{known.identity.address}")
+    return known if driver == known.driver else replace(known, driver=driver)
 
 
 def _read_function(folder: str, address: str) -> PciFunction | None:

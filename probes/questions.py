@@ -47,6 +47,9 @@ _GIVE_UP_AFTER = 3
 
 T = TypeVar("T")
 
+Question = tuple[str, tuple[object, ...]]
+"""A function and the arguments behind the handle."""
+
 Handle = object
 """Of a device or a MIG device: the binding's own, passed back to it and never looked into."""
 
@@ -94,6 +97,9 @@ class Questions:
 
     def __init__(self, invoke: Invoke) -> None:
         self._invoke = invoke
+        self._known: Mapping[Question, Any] = {}
+        self._keeps: Callable[[str, object], bool] | None = None
+        self._kept: dict[Question, Any] = {}
         self._problems: dict[FieldProblem, None] = {}
         self._fault: DeviceFault | None = None
         self._first_failure: DeviceFault | None = None
@@ -110,6 +116,18 @@ class Questions:
         """Return why the device as a whole counts as failed: lost, waits for a reset, or answered nothing at all."""
         return self._fault or (None if self._answers else self._first_failure)
 
+    @property
+    def kept(self) -> Mapping[Question, Any]:
+        """Return the answers worth keeping that this conversation was given."""
+        return self._kept
+
+    def keep(self, keeps: Callable[[str, object], bool], known: Mapping[Question, Any]) -> None:
+        """From here on take answers from `known` where they are there, and note those of which `keeps` is true.
+
+        Both are about the device itself: a question about a part of it is always asked.
+        """
+        self._keeps, self._known = keeps, known
+
     def ask(self, field: str, call: str, *arguments: object) -> Any:  # noqa: ANN401 - the binding has no types
         """Call a function for a fact; `None` when it refused."""
         answer = self.try_to_ask(call, *arguments)
@@ -122,7 +140,12 @@ class Questions:
         """Call a function and return its value or the refusal, noting nothing, for callers with another way to ask."""
         if len(self._gone) >= _GIVE_UP_AFTER:
             return Refusal(NOT_ASKED)
+        question = (call, arguments[1:])
+        if question in self._known:
+            return self._known[question]
         answer = self._invoke(call, *arguments)
+        if self._keeps is not None and self._keeps(call, answer):
+            self._kept[question] = answer
         if not isinstance(answer, Refusal):
             self._answers += 1
             self._gone.clear()
