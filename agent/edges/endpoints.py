@@ -212,7 +212,7 @@ def _family(line: str) -> str:
 
 
 def _plain(error: BaseException) -> str:
-    """Return the words of an error without the library's own names for its objects."""
-    reason = getattr(error, "reason", None)
-    text = str(reason if reason is not None else error) or type(error).__name__
-    return text.rpartition(">: ")[2].strip()[:200]
+    """Return the words of an error without the library's own around them."""
+    cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+    text = (cause.strerror if isinstance(cause, OSError) else None) or str(cause) or type(cause).__name__
+    return text[:200]
