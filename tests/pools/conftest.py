@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from agent.cluster import CRDS, INFERENCE_POOLS, NAMESPACES
+from agent.cluster import CRDS, INFERENCE_POOLS, NAMESPACES, PODS
 from agent.edges.cluster import KubernetesCluster, kubeconfig
 from fakes.cluster import FakeCluster
 from tests.cluster.client import path_of
 from tests.cluster.definitions import install_crd
-from tests.cluster.objects import NODE_CRD, documents, eventually, make_namespace
+from tests.cluster.objects import NODE_CRD, delete_pod, documents, eventually, make_namespace
 from tests.inventory.scene import ManualClock
 from tests.pools.servers import Servers
 from tests.pools.stage import Stage, ignore_existing
@@ -37,17 +37,24 @@ def real_admin(control_plane):
     connection.close()
 
 
+@pytest.fixture(scope="module")
+def pool_definition(control_plane):
+    """The definition of InferencePool, for one test module."""
+    admin, served = control_plane.admin, path_of(INFERENCE_POOLS)
+    install_crd(admin, POOL_CRD)
+    eventually(lambda: admin.request("GET", served).status == 200, what="the definition of pools")
+    yield
+    admin.delete(CRDS, documents(POOL_CRD)[0]["metadata"]["name"])
+    eventually(lambda: admin.request("GET", served).status == 404, what="the end of the definition of pools")
+
+
 @pytest.fixture
-def pools_cluster(fresh_cluster):
-    """A fresh control plane with the definition of InferencePool, which goes with the test, as all pools do."""
-    install_crd(fresh_cluster.admin, POOL_CRD)
-    served = path_of(INFERENCE_POOLS)
-    eventually(
-        lambda: fresh_cluster.admin.request("GET", served).status == 200, what="the definition of pools"
-    )
-    yield fresh_cluster
-    fresh_cluster.admin.delete(CRDS, documents(POOL_CRD)[0]["metadata"]["name"])
-    eventually(lambda: fresh_cluster.admin.request("GET", served).status == 404, what="the end of pools")
+def pools_cluster(pool_definition, fresh_cluster):
+    """A fresh control plane with the definition of InferencePool and no pool."""
+    for pool in fresh_cluster.admin.items(INFERENCE_POOLS):
+        metadata = pool["metadata"]
+        fresh_cluster.admin.delete(INFERENCE_POOLS, metadata["name"], namespace=metadata["namespace"])
+    return fresh_cluster
 
 
 def fake_cluster(clock, *definitions):
@@ -74,6 +81,7 @@ def stage(request, clock, servers):
         clock=clock,
         servers=servers,
         make_namespace=lambda name: make_namespace(plane.admin, name),
+        remove_at_once=lambda name, namespace: delete_pod(plane.admin, name, namespace=namespace),
     )
 
 
@@ -88,4 +96,10 @@ def on_fake(cluster, clock, servers):
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         ignore_existing(lambda: cluster.create(NAMESPACES, body, manager="kubectl"))
 
-    return Stage(cluster, clock=clock, servers=servers, make_namespace=make)
+    return Stage(
+        cluster,
+        clock=clock,
+        servers=servers,
+        make_namespace=make,
+        remove_at_once=lambda name, namespace: cluster.remove(PODS, name, namespace=namespace),
+    )

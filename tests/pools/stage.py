@@ -17,9 +17,9 @@ from agent.core.pools.engines import engine_table
 from agent.core.pools.names import PoolKeys
 from agent.core.pools.views import opt_in_view, pool_pod_view, pool_view
 from agent.edges.endpoints import Endpoints
-from agent.pools_pass import PoolsPass, PoolSources
+from agent.pools_pass import PoolSources, PoolsPass
 from agent.pools_reading import ask_pools, read_pools, reports_of
-from tests.inventory.hardware import h100, l4, pci, record
+from tests.inventory.hardware import l4, pci, record
 from tests.inventory.scene import Polled
 from tests.pools.servers import Servers, free_port
 
@@ -39,7 +39,7 @@ def l40s(index=0):
 class Stage:
     """One cluster, one port on which all its model servers listen, and the pass."""
 
-    def __init__(self, cluster, *, clock, make_namespace, servers=None, times=None):
+    def __init__(self, cluster, *, clock, make_namespace, remove_at_once, servers=None, times=None):
         self.cluster = cluster
         self.time = clock
         self.servers = servers or Servers()
@@ -48,6 +48,7 @@ class Stage:
         self.leading = True
         self.times = times
         self._make_namespace = make_namespace
+        self._remove_at_once = remove_at_once
         self.controller = self.new_controller()
 
     def new_controller(self):
@@ -158,6 +159,10 @@ class Stage:
             PODS, name, {"status": status}, manager="kubelet", namespace=namespace, subresource="status"
         )
         return server
+
+    def remove_at_once(self, name, namespace="team"):
+        """Remove a pod as its kubelet does, once its containers have ended."""
+        self._remove_at_once(name, namespace)
 
     def turn(self, *, after=0.0):
         self.time.advance(after)
