@@ -104,8 +104,15 @@ def test_every_overlay_has_a_preset() -> None:
 def test_the_components_are_there_for_who_asks(
     rendered: Callable[..., Objects], cluster_program: Program, tmp_path: Path
 ) -> None:
-    found = rendered("--set", "podMonitors.enabled=true,securityContextConstraints.create=true")
-    files = ("pod-monitors/pod-monitors.yaml", "openshift-scc/scc.yaml")
+    found = rendered(
+        "--set", "podMonitors.enabled=true,securityContextConstraints.create=true,pools.enabled=true"
+    )
+    files = (
+        "pod-monitors/pod-monitors.yaml",
+        "openshift-scc/scc.yaml",
+        "pools/cluster-role.yaml",
+        "pools/network-policy.yaml",
+    )
     text = "---\n".join((DAEMONSET_FOLDER / "components" / file).read_text() for file in files)
     for key, body in objects_of(text).items():
         assert found[key] == body
@@ -169,9 +176,7 @@ def plane(new_control_plane: Callable[[], ControlPlane]) -> Iterator[ControlPlan
     plane.stop()
 
 
-def test_an_install_an_upgrade_and_an_uninstall_leave_nothing(
-    run_helm: RunHelm, plane: ControlPlane
-) -> None:
+def test_an_install_an_upgrade_and_an_uninstall_leave_nothing(run_helm: RunHelm, plane: ControlPlane) -> None:
     def release(*arguments: str) -> None:
         done = run_helm(*arguments, "--namespace", NAMESPACE, kubeconfig=plane.admin_kubeconfig)
         assert done.returncode == 0, done.stderr
@@ -256,9 +261,7 @@ def test_a_namespace_that_somebody_made_is_left_as_it_is(run_helm: RunHelm, plan
     )
     assert done.returncode == 0, done.stderr
     assert plane.admin.get(NAMESPACES, "theirs")["metadata"]["labels"] == made["metadata"]["labels"]
-    done = run_helm(
-        "uninstall", "accelerators", "--namespace", "theirs", kubeconfig=plane.admin_kubeconfig
-    )
+    done = run_helm("uninstall", "accelerators", "--namespace", "theirs", kubeconfig=plane.admin_kubeconfig)
     assert done.returncode == 0, done.stderr
     assert plane.admin.get(NAMESPACES, "theirs")["metadata"]["uid"] == made["metadata"]["uid"]
     assert plane.admin.items(NODES) == []

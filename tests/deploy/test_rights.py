@@ -20,6 +20,8 @@ ACCOUNT = "/api/v1/namespaces/accelerator-system/serviceaccounts/accelerator-inv
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
+POOLS = "/apis/inference.networking.k8s.io/v1/namespaces/default/inferencepools"
+
 LABEL = {"metadata": {"labels": {"accelerators.ome.io/present": "true"}}}
 STATUS = {"status": {"totalAccelerators": 8}}
 LEASE = {
@@ -78,6 +80,8 @@ AGENT_REFUSED = [
 ]
 
 INVENTORY_ALLOWED = [
+    pytest.param("GET", "/api/v1/namespaces", None, id="list Namespaces"),
+    pytest.param("GET", "/api/v1/namespaces?watch=true&timeoutSeconds=1", None, id="watch Namespaces"),
     pytest.param("GET", NODES, None, id="list Nodes"),
     pytest.param("GET", f"{NODES}?watch=true&timeoutSeconds=1", None, id="watch Nodes"),
     pytest.param("GET", "/api/v1/pods", None, id="list Pods"),
@@ -98,6 +102,12 @@ INVENTORY_ALLOWED = [
 ]
 
 INVENTORY_REFUSED = [
+    pytest.param(
+        "PATCH", "/api/v1/namespaces/default", {"metadata": {"labels": {"a": "b"}}}, id="label a Namespace"
+    ),
+    pytest.param("PATCH", f"{OWN_PODS}/accelerator-agent-gpu-1", LABEL, id="label a Pod"),
+    pytest.param("PATCH", f"{POOLS}/llama", {"spec": {"targetPorts": []}}, id="change a pool"),
+    pytest.param("PATCH", f"{POOLS}/llama/status", {"status": {}}, id="change a pool's status"),
     pytest.param("PATCH", f"{NODES}/gpu-1", LABEL, id="label a Node"),
     pytest.param("DELETE", f"{NODES}/gpu-1", None, id="delete a Node"),
     pytest.param("PATCH", f"{RECORDS}/gpu-1", {"spec": {"partial": True}}, id="change a record"),

@@ -64,6 +64,8 @@ def inventory_rights(namespace: str) -> tuple[Right, ...]:
         *_rights(_READ, "accelerators.ome.io", "acceleratornodes"),
         *_rights(("get", *_READ, "create", "patch"), "ome.io", "acceleratorclasses"),
         *_rights(("patch",), "ome.io", "acceleratorclasses", subresource="status"),
+        *_rights(_READ, "inference.networking.k8s.io", "inferencepools"),
+        *_rights(_READ, "", "namespaces"),
         *_rights(("get",), *definitions, name="acceleratorclasses.ome.io"),
         *_rights(("create",), *leases, namespace=namespace),
         *_rights(("get", "update"), *leases, namespace=namespace, name=INVENTORY_ACCOUNT),
