@@ -5,6 +5,8 @@ Everything is answered from what is already known, in milliseconds; nothing is a
 
 import contextlib
 import logging
+import os
+import select
 import socket
 import socketserver
 import sys
@@ -28,8 +30,8 @@ MAX_CONNECTIONS = 64
 SOCKET_TIMEOUT_SECONDS = 10.0
 MAX_TARGET_BYTES = 2048
 
-STOP_POLL_SECONDS = 0.5
-"""How often the port looks whether it should stop; each look wakes an idle process."""
+ACCEPT_SECONDS = 1.0
+"""How long the port waits for a connection that was announced; some are gone again by then."""
 
 _PLAIN = "text/plain; charset=utf-8"
 
@@ -64,9 +66,8 @@ class WebServer:
             self._server = _Server((host, port), answers)
         except OSError as error:
             raise SettingsError(f"listen {listen!r}: {error.strerror or error}") from error
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(STOP_POLL_SECONDS,), name="web", daemon=True
-        )
+        self._thread: threading.Thread | None = None
+        self._to_stop = -1
 
     @property
     def port(self) -> int:
@@ -75,12 +76,26 @@ class WebServer:
 
     def start(self) -> None:
         """Start to answer."""
+        told_to_stop, self._to_stop = os.pipe()
+        self._thread = threading.Thread(target=self._serve, args=(told_to_stop,), name="web", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """Stop to answer and free the port."""
-        self._server.shutdown()
+        if self._thread is not None:
+            os.close(self._to_stop)
+            self._thread.join(2 * ACCEPT_SECONDS)
+            self._thread = None
         self._server.server_close()
+
+    def _serve(self, told_to_stop: int) -> None:
+        """Answer until told to stop; nothing wakes an idle process, as `serve_forever` does to look for its end."""
+        poll = select.poll()
+        poll.register(self._server, select.POLLIN)
+        poll.register(told_to_stop, select.POLLIN)
+        while told_to_stop not in dict(poll.poll()):
+            self._server.handle_request()
+        os.close(told_to_stop)
 
 
 def parse_listen(text: str) -> tuple[str, int]:
@@ -111,6 +126,7 @@ _METRICS: dict[str, Callable[..., Any]] = {"gauge": GaugeMetricFamily, "counter"
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    timeout = ACCEPT_SECONDS
     request_queue_size = 64
 
     def __init__(self, address: tuple[str, int], answers: Answers) -> None:

@@ -102,11 +102,6 @@ def test_every_family_has_a_help_text_and_a_name_of_ours():
 # --- the port
 
 
-@pytest.fixture(autouse=True)
-def quick_stop(monkeypatch):
-    monkeypatch.setattr(web, "STOP_POLL_SECONDS", 0.01)
-
-
 def answers(**changed):
     told = {
         "families": lambda: families_of(facts(h100())),
