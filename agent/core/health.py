@@ -123,8 +123,10 @@ def judged(accelerator: Accelerator, track: Track | None, now: Instant) -> Track
     reading = reading_of(accelerator, track)
     if track is None or not track.judged:
         return Track(assessment=replace(reading, since=now.wall), widest_pcie=width, slot=slot)
-    track = replace(track, widest_pcie=width, slot=slot or track.slot)
     held = track.assessment
+    if _unchanged(track, reading, width, slot):
+        return track
+    track = replace(track, widest_pcie=width, slot=slot or track.slot)
     if reading.state == held.state:
         return replace(track, assessment=replace(reading, since=held.since), good_probes=0)
     if severity(reading.state) > severity(held.state):
@@ -135,6 +137,13 @@ def judged(accelerator: Accelerator, track: Track | None, now: Instant) -> Track
         flapping = tuple(sorted({*held.reasons, "flapping"}))
         return replace(track, assessment=replace(held, reasons=flapping))
     return _changed(track, reading, now)
+
+
+def _unchanged(track: Track, reading: Assessment, width: int | None, slot: str | None) -> bool:
+    """Tell whether a probe said just what the track does: so do nearly all, and each new track costs."""
+    held = track.assessment
+    same = reading.state == held.state and reading.reasons == held.reasons
+    return same and not track.good_probes and width == track.widest_pcie and slot in {None, track.slot}
 
 
 def with_xid(track: Track, code: int, now: Instant) -> Track:

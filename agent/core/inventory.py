@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from agent.core.devices import Description, describe, describe_partition
 from agent.core.health import Assessment, History, Instant, Track, judged, reading_of, with_xid
@@ -105,7 +106,7 @@ def history_after(
 
 def class_counts(inventory: Inventory) -> tuple[ClassCount, ...]:
     """Return every class on the node, by name; a device that is cut counts for its partitions' classes only."""
-    counts: dict[str, ClassCount] = {}
+    counts: dict[str, list[Any]] = {}
     for device in inventory.devices:
         members = (
             [description for _, description in device.partitions] if device.cut else [device.description]
@@ -113,11 +114,13 @@ def class_counts(inventory: Inventory) -> tuple[ClassCount, ...]:
         for description in members:
             if description is None:
                 continue
-            name = description.class_name
-            before = counts.get(name, ClassCount(name=name, resource=description.resource, total=0, usable=0))
-            usable = before.usable + device.assessment.usable
-            counts[name] = replace(before, total=before.total + 1, usable=usable)
-    return tuple(counts[name] for name in sorted(counts))
+            count = counts.setdefault(description.class_name, [description.resource, 0, 0])
+            count[1] += 1
+            count[2] += device.assessment.usable
+    return tuple(
+        ClassCount(name=name, resource=resource, total=total, usable=usable)
+        for name, (resource, total, usable) in sorted(counts.items())
+    )
 
 
 def _told_apart(accelerators: Iterable[Accelerator]) -> list[Accelerator]:

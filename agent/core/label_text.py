@@ -3,6 +3,7 @@
 import hashlib
 import re
 import unicodedata
+from functools import lru_cache
 
 MAX_LABEL_LENGTH = 63
 _HASH_DIGITS = 8
@@ -12,11 +13,13 @@ _UNFIT_RUN = re.compile(r"[^A-Za-z0-9._-]+")
 _EDGES = "-_."
 
 
+@lru_cache(maxsize=4096)
 def is_label_value(text: str) -> bool:
     """Tell whether the API server takes `text` as a label's value (the empty value included)."""
     return len(text) <= MAX_LABEL_LENGTH and _LABEL_VALUE.fullmatch(text) is not None
 
 
+@lru_cache(maxsize=4096)
 def is_label_key(key: str) -> bool:
     """Tell whether the API server takes `key` as a label's key, its prefix included."""
     prefix, separator, name = key.rpartition("/")

@@ -98,6 +98,9 @@ def kubeconfig(path: str | None = None, *, context: str | None = None) -> Config
         load_kube_config(  # type: ignore[no-untyped-call]
             config_file=path, context=context, client_configuration=configuration, persist_config=False
         )
+        # It would read the file's settings anew at each request. A credential that has expired is a 401, and then the
+        # whole file is read again.
+        configuration.refresh_api_key_hook = None
         return configuration
 
     return read
