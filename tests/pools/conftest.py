@@ -49,8 +49,9 @@ def pool_definition(control_plane):
 
 
 @pytest.fixture
-def pools_cluster(pool_definition, fresh_cluster):
+def pools_cluster(fresh_cluster, request):
     """A fresh control plane with the definition of InferencePool and no pool."""
+    request.getfixturevalue("pool_definition")
     for pool in fresh_cluster.admin.items(INFERENCE_POOLS):
         metadata = pool["metadata"]
         fresh_cluster.admin.delete(INFERENCE_POOLS, metadata["name"], namespace=metadata["namespace"])

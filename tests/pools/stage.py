@@ -134,7 +134,6 @@ class Stage:
         container = {"name": "server", "image": image, **limits}
         container |= {"command": list(command)} if command else {}
         container |= {"args": list(args)} if args else {}
-        owners = {"ownerReferences": [owner]} if owner else {}
         body = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -143,7 +142,6 @@ class Stage:
                 "namespace": namespace,
                 "labels": {"app": app, **(labels or {})},
                 "annotations": annotations or {},
-                **owners,
             },
             "spec": {"nodeName": node, "containers": [container]},
         }
@@ -158,6 +156,12 @@ class Stage:
         self.cluster.merge_patch(
             PODS, name, {"status": status}, manager="kubelet", namespace=namespace, subresource="status"
         )
+        if owner:
+            # Added here, because the fake takes away at once what is made for an owner that is not there.
+            patch = {"metadata": {"ownerReferences": [owner]}}
+            self.cluster.merge_patch(
+                PODS, name, patch, manager="kube-controller-manager", namespace=namespace
+            )
         return server
 
     def remove_at_once(self, name, namespace="team"):

@@ -79,12 +79,14 @@ def _figure(endpoint: Endpoint, measure: Measure) -> float | None:
 def _weights(strengths: Mapping[str, float]) -> dict[str, int]:
     """Return whole weights that sum to 100, each at least 1; what rounding leaves goes to the largest remainders."""
     total = sum(strengths.values())
-    room = _TOTAL_WEIGHT - len(strengths)
-    exact = {name: room * strength / total for name, strength in strengths.items()}
-    weights = {name: 1 + int(share) for name, share in exact.items()}
-    left = _TOTAL_WEIGHT - sum(weights.values())
-    for name in sorted(exact, key=lambda name: (int(exact[name]) - exact[name], name))[:left]:
-        weights[name] += 1
+    exact = {name: _TOTAL_WEIGHT * strength / total for name, strength in strengths.items()}
+    weights = {name: max(1, int(share)) for name, share in exact.items()}
+    by_remainder = sorted(exact, key=lambda name: (weights[name] - exact[name], name))
+    while (left := _TOTAL_WEIGHT - sum(weights.values())) > 0:
+        for name in by_remainder[:left]:
+            weights[name] += 1
+    # Several that were lifted to 1 are paid by the strongest.
+    weights[max(exact, key=lambda name: exact[name])] += left
     return weights
 
 
@@ -97,7 +99,8 @@ def _pool(report: PoolReport, class_name: str, keys: PoolKeys) -> dict[str, Any]
     if pool.app_protocol:
         spec["appProtocol"] = pool.app_protocol
     if pool.picker:
-        spec["endpointPickerRef"] = {**pool.picker, "name": f"{pool.picker['name']}-{class_name}"}
+        reference = {**pool.picker, "name": f"{pool.picker['name']}-{class_name}"}
+        spec["endpointPickerRef"] = dict(sorted(reference.items()))
     return {
         "apiVersion": f"{GROUP}/v1",
         "kind": "InferencePool",
