@@ -5,8 +5,10 @@ types do not know; its list of nodes by a merge patch of the changed keys, witho
 """
 
 import copy
+import threading
+from contextlib import suppress
 
-from agent.cluster import ACCELERATOR_CLASSES, NODES, Conflict
+from agent.cluster import ACCELERATOR_CLASSES, NODES, ClusterError, Conflict, NotFound
 from agent.core.class_status import OME_FINALIZER
 from agent.core.conditions import timestamp
 from agent.core.quantity import canonical_quantity, parse_quantity
@@ -57,6 +59,51 @@ class OmeController:
         name = live["metadata"]["name"]
         self._cluster.merge_patch(ACCELERATOR_CLASSES, name, patch, manager=MANAGER, subresource="status")
         self.writes += 1
+
+
+class RunningOme:
+    """The same controller as a thread that reconciles on every event of Nodes and classes, until it is stopped."""
+
+    def __init__(self, connect, now):
+        """`connect` makes a connection; each watch has its own."""
+        self.controller = OmeController(connect(), now)
+        self._event = threading.Event()
+        self._stop = threading.Event()
+        watches = [
+            threading.Thread(target=self._watch, args=(connect(), resource), daemon=True)
+            for resource in (NODES, ACCELERATOR_CLASSES)
+        ]
+        self._threads = [*watches, threading.Thread(target=self._reconcile, daemon=True)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self.controller
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._event.set()
+        for thread in self._threads:
+            thread.join(timeout=5)
+
+    def _watch(self, cluster, resource):
+        while not self._stop.is_set():
+            version = cluster.list_all(resource)[1]
+            self._event.set()
+            with suppress(ClusterError):
+                for _ in cluster.watch(resource, resource_version=version, timeout_seconds=2.0):
+                    self._event.set()
+
+    def _reconcile(self):
+        while not self._stop.is_set():
+            self._event.wait()
+            self._event.clear()
+            try:
+                self.controller.reconcile()
+            except Conflict:
+                self.controller.conflicts += 1
+            except NotFound:  # a class went meanwhile
+                continue
 
 
 def typed(live):

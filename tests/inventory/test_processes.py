@@ -2,14 +2,19 @@
 
 import time
 from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
+from random import Random
 
 import pytest
 
 from agent.cluster import ACCELERATOR_CLASSES, ACCELERATOR_NODES, LEASES
 from agent.core.class_status import OME_FINALIZER
+from agent.edges.cluster import KubernetesCluster, kubeconfig
 from tests.cluster.faults import CutWatch, Silence, refusal
 from tests.cluster.objects import INVENTORY_ACCOUNT, account_token, eventually, make_pod, ready_node
+from tests.inventory.churn import Churn
 from tests.inventory.hardware import H100, h100, record
+from tests.inventory.ome import RunningOme
 from tests.main_path.agent_process import AgentProcess
 
 EIGHT = [h100(index) for index in range(8)]
@@ -43,8 +48,6 @@ def add_node(cluster, name, devices, *, gpus=None):
 
 
 def write_record(cluster, name, devices, uid):
-    from datetime import UTC, datetime
-
     body = record(name, uid, devices, at=datetime.now(UTC))
     cluster.admin.apply(ACCELERATOR_NODES, body, manager="accelerator-agent", force=True)
 
@@ -184,3 +187,21 @@ def test_without_the_right_to_read_pods_the_rest_goes_on(fresh_cluster, fault_pr
     known = next(one for one in conditions if one["type"] == "AvailabilityKnown")
     assert (known["status"], known["reason"]) == ("False", "PodsNotReadable")
     assert "cannot list resource" in replica.log
+
+
+def test_beside_a_running_ome_writes_are_bounded_by_changes_and_the_figures_become_right(
+    fresh_cluster, start
+):
+    """The benchmark `ome_beside` does the same for five minutes."""
+    churn = Churn(fresh_cluster, Random(3))
+    mark = fresh_cluster.audit.mark()
+    start("a")
+    config = str(fresh_cluster.admin_kubeconfig)
+    with RunningOme(lambda: KubernetesCluster(kubeconfig(config)), lambda: datetime.now(UTC)):
+        for _ in range(25):
+            churn.step()
+            time.sleep(0.4)
+        eventually(lambda: churn.told() == churn.truth(), seconds=30)
+        writes = fresh_cluster.audit.since(mark, resource="acceleratorclasses", writes_only=True)
+        assert len(writes) <= 3 * churn.changes
+        assert sum(one.status == 409 for one in writes) <= 5
