@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,7 @@ class Kubelet:
                 self._turn()
             except (
                 OSError,
+                HTTPException,
                 ApiError,
             ):  # the server is down, or a Pod changed meanwhile: the next turn sees it afresh
                 pass

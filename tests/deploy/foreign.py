@@ -19,9 +19,7 @@ def _of(**fields: Schema) -> Schema:
 
 _LABELS: Schema = {"type": "object", "additionalProperties": TEXT}
 _RELABELING = _of(sourceLabels=TEXTS, targetLabel=TEXT, replacement=TEXT, action=TEXT)
-_ENDPOINT = _of(
-    port=TEXT, path=TEXT, interval=TEXT, relabelings={"type": "array", "items": _RELABELING}
-)
+_ENDPOINT = _of(port=TEXT, path=TEXT, interval=TEXT, relabelings={"type": "array", "items": _RELABELING})
 _RULE = _of(alert=TEXT, expr=TEXT, labels=_LABELS, annotations=_LABELS) | {"required": ["alert", "expr"]}
 _RULE["properties"]["for"] = TEXT
 _GROUP = _of(name=TEXT, interval=TEXT, rules={"type": "array", "items": _RULE})

@@ -115,7 +115,8 @@ def test_a_degraded_device_fires_after_an_hour(assert_firing: Callable[..., None
     unusable = sum(
         told[name][-1] == 1
         for name in told
-        if "accelerator_device_state" in name and re.search('state="(lost|failed|needs-reset|unreadable)"', name)
+        if "accelerator_device_state" in name
+        and re.search('state="(lost|failed|needs-reset|unreadable)"', name)
     )
     assert degraded > 0
     firing = {"AcceleratorDeviceDegraded": degraded} | (
@@ -187,7 +188,7 @@ def test_a_missing_right_fires(assert_firing: Callable[..., None]) -> None:
     told = NodeTimeline().minutes(5, real(GOOD))
     apply = told.world.cluster.apply
 
-    def refused(*given: Any, **named: Any) -> Any:
+    def refused(*_: Any, **__: Any) -> Any:
         raise Forbidden('nodes "gpu-1" is forbidden')
 
     told.world.cluster.apply = refused
@@ -213,7 +214,9 @@ def test_fake_hardware_fires(assert_firing: Callable[..., None]) -> None:
 # What a node may do without anybody being told.
 
 
-@pytest.mark.parametrize("machine", ["no-gpu", "h100x8", "a100-80-mig", "gb10", "l4x4", "mixed-3080-3090-4090"])
+@pytest.mark.parametrize(
+    "machine", ["no-gpu", "h100x8", "a100-80-mig", "gb10", "l4x4", "mixed-3080-3090-4090"]
+)
 def test_a_sound_machine_fires_nothing_in_two_hours(assert_firing: Callable[..., None], machine: str) -> None:
     assert_firing(NodeTimeline().minutes(125, real(machine)).series(), 120)
 

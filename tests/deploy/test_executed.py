@@ -2,15 +2,19 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent.cluster import ACCELERATOR_CLASSES, ACCELERATOR_NODES, NODES
+from agent.cluster import ACCELERATOR_CLASSES, ACCELERATOR_NODES, INFERENCE_POOLS, NODES
+from tests import cluster
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.definitions import install_crd
 from tests.cluster.kubelet import Environment, Kubelet
 from tests.cluster.objects import DAEMONSET_FOLDER, NAMESPACE, delete_pod, eventually, ready_node
 
+POOL_CRD = Path(cluster.__file__).parent / "manifests" / "inferencepools-crd.yaml"
 DOMAIN = "accelerators.ome.io"
 AGENTS = "app.kubernetes.io/component=agent"
 CONTROLLERS = "app.kubernetes.io/component=inventory"
@@ -41,6 +45,7 @@ def running(
     """Two Nodes with accelerators, one without, and what `kubectl apply -k` makes of them."""
     plane = new_control_plane()
     plane.kubectl("apply", "-k", str(DAEMONSET_FOLDER / "overlays" / "ome-crd"))
+    make_a_pool(plane)
     gpus = {"nvidia.com/gpu": "8"}
     ready_node(
         plane.admin, "gpu-1", resources=gpus, taints=[{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]
@@ -54,6 +59,18 @@ def running(
     kubelet.await_ready(NAMESPACE, 2, selector=CONTROLLERS, seconds=60)
     yield Running(plane, kubelet)
     plane.stop()
+
+
+def make_a_pool(plane: ControlPlane) -> None:
+    """Install the kind InferencePool and one of it, so that the controller reads all it may."""
+    install_crd(plane.admin, POOL_CRD)
+    body = {
+        "apiVersion": INFERENCE_POOLS.api_version,
+        "kind": INFERENCE_POOLS.kind,
+        "metadata": {"name": "llama", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "llama"}}, "targetPorts": [{"number": 8000}]},
+    }
+    plane.admin.create(INFERENCE_POOLS, body, namespace="default")
 
 
 def labels_of(plane: ControlPlane, node: str) -> dict[str, str]:
@@ -154,8 +171,10 @@ def test_a_rolling_update_replaces_every_agent_in_time_and_writes_no_label_anew(
 LISTS = {
     ("list", group, resource)
     for group, resource in (
+        ("", "namespaces"),
         ("", "nodes"),
         ("", "pods"),
+        ("inference.networking.k8s.io", "inferencepools"),
         ("accelerators.ome.io", "acceleratornodes"),
         ("ome.io", "acceleratorclasses"),
     )

@@ -102,13 +102,15 @@ def test_every_overlay_has_a_preset() -> None:
 
 
 def test_the_components_are_there_for_who_asks(
-    rendered: Callable[..., Objects], cluster_program: Program, tmp_path: Path
+    rendered: Callable[..., Objects],
 ) -> None:
     found = rendered(
-        "--set", "podMonitors.enabled=true,securityContextConstraints.create=true,pools.enabled=true"
+        "--set",
+        "podMonitors.enabled=true,prometheusRules.enabled=true,securityContextConstraints.create=true,pools.enabled=true",
     )
     files = (
         "pod-monitors/pod-monitors.yaml",
+        "prometheus-rules/prometheus-rule.yaml",
         "openshift-scc/scc.yaml",
         "pools/cluster-role.yaml",
         "pools/network-policy.yaml",

@@ -84,9 +84,7 @@ def test_the_server_takes_the_overlay(plane: ControlPlane, overlay: str) -> None
 def test_openshift_allows_the_pods_exactly_what_they_ask_for(plane: ControlPlane) -> None:
     objects = render(plane, OVERLAYS["openshift"])
     (allowed,) = (body for body in objects if body["kind"] == "SecurityContextConstraints")
-    pods = {
-        f"system:serviceaccount:{NAMESPACE}:{pod['serviceAccountName']}": pod for pod in pods_of(objects)
-    }
+    pods = {f"system:serviceaccount:{NAMESPACE}:{pod['serviceAccountName']}": pod for pod in pods_of(objects)}
     assert set(allowed["users"]) == set(pods)
     for pod in pods.values():
         (container,) = pod["containers"]
@@ -101,7 +99,9 @@ def test_openshift_allows_the_pods_exactly_what_they_ask_for(plane: ControlPlane
 
 
 def pods_of(objects: list[Object]) -> list[Object]:
-    return [body["spec"]["template"]["spec"] for body in objects if body["kind"] in {"DaemonSet", "Deployment"}]
+    return [
+        body["spec"]["template"]["spec"] for body in objects if body["kind"] in {"DaemonSet", "Deployment"}
+    ]
 
 
 def violations(plane: ControlPlane, pod: Object) -> set[str]:
@@ -184,7 +184,10 @@ def test_the_network_policy_picks_every_pod_of_ours(plane: ControlPlane) -> None
     (policy,) = (body for body in objects if body["kind"] == "NetworkPolicy")
     wanted = policy["spec"]["podSelector"]["matchLabels"].items()
     workloads = [body for body in objects if body["kind"] in {"DaemonSet", "Deployment"}]
-    assert [body["spec"]["template"]["metadata"]["labels"].items() >= wanted for body in workloads] == [True, True]
+    assert [body["spec"]["template"]["metadata"]["labels"].items() >= wanted for body in workloads] == [
+        True,
+        True,
+    ]
     (ingress,) = policy["spec"]["ingress"]
     ports = {port["name"] for pod in pods_of(objects) for port in pod["containers"][0]["ports"]}
     assert {port["port"] for port in ingress["ports"]} == ports

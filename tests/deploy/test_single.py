@@ -15,6 +15,7 @@ from tests.deploy.test_executed import (
     Running,
     granted_to,
     labels_of,
+    make_a_pool,
     used_by,
     variables,
 )
@@ -30,6 +31,7 @@ def running(
     """A node of eight GPUs, one without, OME's definition, and the overlay."""
     plane = new_control_plane()
     plane.kubectl("apply", "-f", str(CLASS_CRD))
+    make_a_pool(plane)
     plane.kubectl("apply", "-k", str(DAEMONSET_FOLDER / "overlays" / "single"))
     ready_node(plane.admin, "gpu-1", resources={"nvidia.com/gpu": "8"})
     ready_node(plane.admin, "plain")
@@ -57,7 +59,9 @@ def test_labels_and_classes_appear_without_a_deployment(running: Running) -> Non
     plane = running.plane
     eventually(lambda: labels_of(plane, "gpu-1").get(f"{DOMAIN}/class") == CLASS, what="the labels")
     eventually(lambda: available(plane) == 8, seconds=30, what="the class with its free devices")
-    assert plane.kubectl("-n", NAMESPACE, "get", "deployments,poddisruptionbudgets", "-o", "name").stdout == ""
+    assert (
+        plane.kubectl("-n", NAMESPACE, "get", "deployments,poddisruptionbudgets", "-o", "name").stdout == ""
+    )
     assert plane.kubectl("-n", NAMESPACE, "get", "serviceaccounts", "-o", "name").stdout.split() == [
         "serviceaccount/accelerator-agent",
         "serviceaccount/default",

@@ -55,7 +55,9 @@ def values_text(values: list[float | None]) -> str:
 
 def rule_test(series: Series, *, rules: str, minute: int, firing: dict[str, int]) -> dict[str, Any]:
     """Return a document for `promtool test rules`: exactly these alerts fire at a minute, each so many times."""
-    expected = [{"labels": f'{{alertname="{name}"}}', "value": count} for name, count in sorted(firing.items())]
+    expected = [
+        {"labels": f'{{alertname="{name}"}}', "value": count} for name, count in sorted(firing.items())
+    ]
     return {
         "rule_files": [rules],
         "evaluation_interval": "1m",

@@ -29,7 +29,9 @@ def test_every_label_that_is_selected_by_exists(path: Path, all_families: list[F
         name = family.name + ("_total" if family.kind == "counter" else "")
         labels[name] = {label for sample in family.samples for label in sample.labels}
     given = {"job", "instance", "node", "pod"}  # by Prometheus
-    for name, selectors in re.findall(r"\b(accelerator_[a-z_]+)\{([^}]*)\}", path.read_text().replace('\\"', '"')):
+    for name, selectors in re.findall(
+        r"\b(accelerator_[a-z_]+)\{([^}]*)\}", path.read_text().replace('\\"', '"')
+    ):
         used = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", selectors))
         assert used <= labels[name] | given, name
 
