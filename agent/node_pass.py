@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from agent.cluster import ACCELERATOR_NODES, NODES, Cluster, ClusterError, Object
+from agent.cluster import ACCELERATOR_NODES, NODES, Cluster, ClusterError, Forbidden, NotFound, Object
 from agent.core.compat import gfd_labels
 from agent.core.conditions import labels_condition
 from agent.core.health import Instant, Track
@@ -30,6 +30,9 @@ from agent.node_publish import apply_labels, apply_record
 from probes.facts import NodeFacts
 
 LOG = logging.getLogger(__name__)
+
+RELEASED_PROBE_SECONDS = 150.0
+"""Between probes while a driver upgrade is announced: unloading a driver wants a minute in which nobody opens it."""
 
 # A storm of errors says no more than its first ones.
 MAX_EVENTS_A_PASS = 1000
@@ -63,6 +66,8 @@ class _Live:
 
     node: Object
     record: Object | None
+    record_refused: Published | None = None
+    """Set where records may not be read, or are not known to the server: labels go on without them."""
 
 
 class NodePass:
@@ -88,6 +93,7 @@ class NodePass:
         self._history: dict[str, Track] = {}
         self._last_facts: NodeFacts | None = None
         self._gone: tuple[Gone, ...] = ()
+        self._probed_at = float("-inf")
         self._record_read = False
         self._contention = Contention()
         self._node_uid: str | None = None
@@ -99,7 +105,11 @@ class NodePass:
 
     def run(self) -> NodeReport:
         """Make one pass and return the report; only a bug raises."""
+        if self._still_released():
+            self.report = replace(self.report, passes=self.report.passes + 1)
+            return self.report
         facts = self._probe(self.report.passes + 1)
+        self._probed_at = self._now().monotonic
         self._log_failure(facts)
         self.report = replace(self.report, facts=facts, passes=self.report.passes + 1)
         live = self._read(self._cluster, facts) if self._cluster is not None else None
@@ -111,6 +121,17 @@ class NodePass:
     def hear(self, device: str, xid: int) -> None:
         """Take an Xid event, to be counted by the next pass; may be called from any thread."""
         self._heard.append((device, xid))
+
+    def _still_released(self) -> bool:
+        """Tell whether the driver is given time without a probe, after one more look at what the Node announces."""
+        if not self._is_resting() or self._cluster is None or self.report.facts is None:
+            return False
+        self._read(self._cluster, self.report.facts)
+        return self._is_resting()
+
+    def _is_resting(self) -> bool:
+        since = self._now().monotonic - self._probed_at
+        return self.release_announced and since < RELEASED_PROBE_SECONDS
 
     def _take(self, facts: NodeFacts) -> None:
         """Learn from a probe that could ask; one that could not changes nothing but the report."""
@@ -138,9 +159,13 @@ class NodePass:
             message = "facts of fake hardware are not published without --allow-simulated"
             self._note(Published(target="labels", reason="SimulatedNotAllowed", message=message))
             return None
+        record, refused = None, None
         try:
             node = cluster.get(NODES, self._options.node_name, cached=True)
-            record = cluster.get(ACCELERATOR_NODES, self._options.node_name, cached=True)
+            try:
+                record = cluster.get(ACCELERATOR_NODES, self._options.node_name, cached=True)
+            except (Forbidden, NotFound) as error:
+                refused = Published(target="record", reason=type(error).__name__, message=str(error))
         except ClusterError as error:
             self._note(Published(target="labels", reason=type(error).__name__, message=str(error)))
             return None
@@ -149,8 +174,9 @@ class NodePass:
             self._note(Published(target="labels", reason="NodeNotFound", message=message))
             return None
         self.release_announced = driver_release_announced(node, domain=self._options.domain)
-        self._remember_record(record)
-        return _Live(node=node, record=record)
+        if refused is None:
+            self._remember_record(record)
+        return _Live(node=node, record=record, record_refused=refused)
 
     def _events(self) -> list[tuple[str, int]]:
         """Return the Xid events since the last pass, and count them in the report."""
@@ -163,7 +189,10 @@ class NodePass:
 
     def _publish(self, cluster: Cluster, facts: NodeFacts, live: _Live) -> None:
         labels = self._publish_labels(cluster, live.node)
-        self._note(labels, self._publish_record(cluster, live.node, live.record, facts, labels))
+        self._note(
+            labels,
+            live.record_refused or self._publish_record(cluster, live.node, live.record, facts, labels),
+        )
 
     def _publish_labels(self, cluster: Cluster, node: Object) -> Published:
         """Apply the labels of the last probe that could ask; before the first there is nothing to say."""

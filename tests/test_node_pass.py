@@ -3,6 +3,7 @@
 import logging
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -14,6 +15,7 @@ from agent.cluster import (
     FieldConflict,
     Forbidden,
     Invalid,
+    NotFound,
     ServerFault,
     Throttled,
     Unauthorized,
@@ -387,7 +389,19 @@ REFUSALS = [
     ("apply", "nodes", ServerFault("500"), {"labels": "ServerFault", "record": "Written"}),
     ("get", "nodes", Unauthorized("401"), {"labels": "Unauthorized"}),
     ("get", "nodes", Forbidden("no get on nodes"), {"labels": "Forbidden"}),
-    ("get", "acceleratornodes", Forbidden("no get on records"), {"labels": "Forbidden"}),
+    (
+        "get",
+        "acceleratornodes",
+        Forbidden("no get on records"),
+        {"labels": "Written", "record": "Forbidden"},
+    ),
+    (
+        "get",
+        "acceleratornodes",
+        NotFound("the server could not find the requested resource"),
+        {"labels": "Written", "record": "NotFound"},
+    ),
+    ("get", "acceleratornodes", Unreachable("no answer"), {"labels": "Unreachable"}),
     ("get", "nodes", Unreachable("connection refused"), {"labels": "Unreachable"}),
 ]
 
@@ -569,3 +583,34 @@ def test_a_device_that_changes_state_is_told_by_name(world, caplog):
 def test_the_census_is_part_of_the_record(world):
     world.run(facts(h100(0), pci=(*on_the_bus(h100(0)), *on_the_bus(t4(4), driver="vfio-pci"))))
     assert [entry["deviceID"] for entry in world.record["spec"]["pci"]] == ["1eb8"]
+
+
+def released(world, value):
+    world.cluster.merge_patch(
+        NODES, "gpu-1", {"metadata": {"annotations": {f"{DOMAIN}/release": value}}}, manager="kubectl"
+    )
+
+
+def test_fr_010_while_a_driver_is_to_be_released_there_are_minutes_without_a_probe(world):
+    probed = []
+
+    def probe(_cycle):
+        probed.append(world.clock.seconds)
+        return TWO
+
+    world.found = probe
+    world.run()
+    released(world, "true")
+    for _ in range(60):
+        world.agent.run()
+        world.clock.advance(10.0)
+    gaps = [after - before for before, after in pairwise(probed)]
+    # The first pass after the annotation still probes: it learns of it only then.
+    assert gaps[1:] == [150.0] * len(gaps[1:])
+    assert len(gaps) >= 4
+    assert world.agent.release_announced
+    released(world, None)
+    world.agent.run()
+    assert probed[-1] == world.clock.seconds
+    assert not world.agent.release_announced
+    assert world.ours == expected(TWO)
