@@ -14,6 +14,9 @@ from agent.core.inventory import inventory_of
 from agent.core.labels import labels_for
 from agent.core.metrics import build_family, node_families
 from agent.core.outcomes import NodeReport, Published, PublishTally
+from agent.core.pools.metrics import PoolsReport, pool_families
+from agent.core.pools.report import PoolReport
+from agent.core.pools.views import OptIn, PoolView
 from fakes import nodes
 from probes.facts import NodeFacts
 from probes.host_process import probe_once
@@ -67,4 +70,19 @@ def all_families(fleet_facts: list[NodeFacts]) -> list[Family]:
         last_success=moment,
     )
     build = build_family(version="0", revision="0", python="3", nvml_binding="13")
-    return list(merged((*families, *fleet_families(fleet), build)))
+    pools = PoolsReport(installed=True, leading=True, pools=(_a_pool(),), asked={"ok": 1})
+    return list(merged((*families, *fleet_families(fleet), *pool_families(pools), build)))
+
+
+def _a_pool() -> PoolReport:
+    pool = PoolView(namespace="team", name="llama", selector={"app": "llama"}, ports=(8000,))
+    return PoolReport(
+        pool=pool,
+        opt_in=OptIn(),
+        endpoints=(),
+        homogeneous=True,
+        counts={("nvidia-h100-80gb", "vllm", "off"): 1},
+        contradictions=0,
+        odd=(),
+        findings=(),
+    )
