@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test check format lint types imports bench snapshots cluster clean
+.PHONY: help setup demo test check format lint types imports bench snapshots catalogue cluster clean
 
 help:  ## list the commands
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,10 @@ bench: $(READY)  ## print the figures of the budgets; ROW=name for one
 
 snapshots: $(READY)  ## write the snapshot files anew, for review
 	@$(BIN)/python -m pytest tests/snapshots --update-snapshots
+
+catalogue: $(READY)  ## pack the product tables of agent/core/data into what programs read
+	@$(BIN)/python -c 'from agent.core.data.pack import packed, text_of; print(text_of(packed()), end="")' > .catalogue.json
+	@mv .catalogue.json agent/core/data/catalogue.json
 
 cluster: $(READY)  ## build the real control plane of the tests (once, about 5 minutes)
 	@$(BIN)/python -m tests.cluster build

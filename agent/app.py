@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.core.health import Instant
 from agent.settings import Settings, SettingsError
 from agent.version import agent_version, build_labels
 from probes.facts import NodeFacts, ProbeVerdict
@@ -22,6 +21,7 @@ from probes.host_process import ProbeHost
 
 if TYPE_CHECKING:
     from agent.commands.doctor import Patient
+    from agent.core.health import Instant
     from agent.edges.cluster import KubernetesCluster
     from agent.inventory_process import InventoryProcess
     from agent.pools_process import PoolsProcess
@@ -50,20 +50,23 @@ class InputError(Exception):
 def probe_command(settings: Settings, fake: str | None) -> tuple[str, ...]:
     """Return the command of the probe host, the fake one where `fake` names a machine or a file."""
     if fake is not None:
-        _check_fake(fake)
-        return (sys.executable, "-m", "fakes.child", fake)
+        return (sys.executable, "-m", "fakes.child", fake, "--quiet")
     return (sys.executable, "-m", "probes.child", "--root", settings.host_root)
 
 
 def probe_host(settings: Settings, *, fake: str | None) -> ProbeHost:
     """Return the host that probes this machine, or a fake one; it starts when its context is entered."""
-    return ProbeHost(
-        probe_command(settings, fake), timeout_seconds=settings.probe_timeout, simulated=fake is not None
-    )
+    command, timeout = probe_command(settings, fake), settings.probe_timeout
+    if fake is None:
+        return ProbeHost(command, timeout_seconds=timeout)
+    # To load the machine here too before anything is known to be wrong with it would double the time of a command.
+    return ProbeHost(command, timeout_seconds=timeout, simulated=True, stillborn=partial(_check_fake, fake))
 
 
-def now() -> Instant:
+def now() -> "Instant":
     """Return this moment by both clocks."""
+    from agent.core.health import Instant  # noqa: PLC0415
+
     return Instant(wall=datetime.now(UTC), monotonic=time.monotonic())
 
 
@@ -72,6 +75,8 @@ def run_node(settings: Settings, *, fake: str | None, once: bool, with_inventory
     from agent.wiring import node_pass_options  # noqa: PLC0415
 
     options = node_pass_options(settings)
+    if fake is not None:
+        _check_fake(fake)
     # Started before any thread: it forks, and a fork copies only the thread that calls it.
     host = probe_host(settings, fake=fake)
     host.start()

@@ -90,7 +90,7 @@ def main(
 def build_parser(program: str, *, chosen: str) -> argparse.ArgumentParser:
     """Return the parser of all commands; only the chosen one gets its arguments, since some import much for theirs."""
     parser = argparse.ArgumentParser(prog=program, description=app.DESCRIPTION)
-    parser.add_argument("--version", action="version", version=agent_version())
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in COMMANDS:
         child = commands.add_parser(command.name, help=command.help, description=command.help)
@@ -99,6 +99,15 @@ def build_parser(program: str, *, chosen: str) -> argparse.ArgumentParser:
             add_settings_arguments(child)
             child.set_defaults(run=command.run)
     return parser
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print it and exit."""
+        print(agent_version())
+        parser.exit()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
-import yaml
 
 from agent.core.keys import DEFAULT_DOMAIN, domain_problem
 from agent.core.label_text import MAX_LABEL_LENGTH, is_dns_subdomain
@@ -249,6 +248,8 @@ def _environment_values(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _file_values(path: str) -> dict[str, Any]:
+    import yaml  # noqa: PLC0415  # only where there is a file
+
     try:
         content = Path(path).read_bytes()[: MAX_SETTINGS_BYTES + 1]
     except OSError as error:

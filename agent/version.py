@@ -1,8 +1,6 @@
 """What is running: versions of the program, of Python and of the binding."""
 
 import os
-import platform
-from importlib.metadata import PackageNotFoundError, version
 
 DISTRIBUTION = "accelerator-discovery-agent"
 
@@ -14,6 +12,8 @@ def agent_version() -> str:
 
 def build_labels() -> dict[str, str]:
     """Return the labels of `accelerator_build_info`; the image's build sets `AGENT_REVISION`."""
+    import platform  # noqa: PLC0415  # as above
+
     return {
         "version": agent_version(),
         "revision": os.environ.get("AGENT_REVISION", "unknown"),
@@ -23,6 +23,9 @@ def build_labels() -> dict[str, str]:
 
 
 def _version(distribution: str) -> str:
+    # Imported where it is asked for: it takes as long as all of a command's own modules.
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
+
     try:
         return version(distribution)
     except PackageNotFoundError:

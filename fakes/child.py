@@ -74,10 +74,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--journal", type=Path, help="append each NVML call: probe, process, function, return code"
     )
+    parser.add_argument(
+        "--quiet", action="store_true", help="leave it to the caller to say what is wrong with a machine"
+    )
     given, rest = parser.parse_known_args(argv)
     try:
         machine = current_scenario(given.scenario)
-    except ScenarioError as error:
+    except (ScenarioError, OSError) as error:
+        if given.quiet:
+            return 2
         parser.error(str(error))
     remove_abandoned()
     with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as folder:

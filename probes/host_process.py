@@ -60,11 +60,15 @@ class ProbeHost:
         timeout_seconds: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
         simulated: bool = False,
+        stillborn: Callable[[], None] = lambda: None,
     ) -> None:
+        """`stillborn` is called when a host ended before it was ready, and may raise what only the caller can tell."""
         self._command = (*command, "--timeout", str(timeout_seconds))
         self._timeout = timeout_seconds
         self._clock = clock
         self._simulated = simulated
+        self._stillborn = stillborn
+        self._was_ready = False
         self._lock = threading.Lock()
         self._probing = threading.Lock()
         self._hearing = threading.Lock()
@@ -100,6 +104,7 @@ class ProbeHost:
             if self._closed or self._process is not None:
                 return
             self._buffer.clear()
+            self._was_ready = False
             # Its own session: an interrupt from the keyboard is the parent's to handle.
             self._process = subprocess.Popen(  # noqa: S603 - the command is the composition root's
                 (*self._command, "--events-to", str(self._events_to)),
@@ -218,6 +223,8 @@ class ProbeHost:
                         return evidence
             except HostGone:
                 attempt = _attempt_of_dead_host(self._drop())
+                if not self._was_ready and not self._closed:
+                    self._stillborn()
                 if self._closed:
                     # Half a probe says nothing of the devices that were not reached.
                     return Evidence(attempts=(Attempt(ended="dropped"),))
@@ -244,7 +251,7 @@ class ProbeHost:
             except ValueError as error:  # whatever else spoke there, it was not a host
                 raise HostGone from error
             if isinstance(finding, Ready):
-                self._problem = finding.problem
+                self._problem, self._was_ready = finding.problem, True
             yield finding
 
     def _lines(self, process: subprocess.Popen[bytes], seconds: float) -> Iterator[bytes]:

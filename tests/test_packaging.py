@@ -27,6 +27,10 @@ def test_every_folder_with_modules_is_a_package() -> None:
 
 def test_data_files_are_shipped_with_their_package() -> None:
     data = PROJECT["tool"]["setuptools"]["package-data"]
-    for file in [*(ROOT / "agent").rglob("*.toml"), *(ROOT / "fakes").rglob("*.toml")]:
+    for file in [
+        *(ROOT / "agent").rglob("*.toml"),
+        *(ROOT / "agent").rglob("*.json"),
+        *(ROOT / "fakes").rglob("*.toml"),
+    ]:
         package = ".".join(file.parent.relative_to(ROOT).parts)
         assert any(file.match(pattern) for pattern in data.get(package, ())), file

@@ -3,7 +3,6 @@
 Pure: the history goes in and comes out, and so does the time. Bad news counts at once; good news after three probes.
 """
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -161,6 +160,8 @@ def with_xid(track: Track, code: int, now: Instant) -> Track:
 @lru_cache(maxsize=1)
 def xid_states() -> Mapping[int, State]:
     """Return the codes that say something about the device; application errors are not among them."""
+    import tomllib  # noqa: PLC0415  # most machines never have an Xid
+
     document = tomllib.loads((files("agent.core.data") / "xid.toml").read_text(encoding="utf-8"))
     return {entry["code"]: entry["state"] for entry in document["xid"] if entry["state"]}
 

@@ -1,16 +1,22 @@
 """Products are found by ids, exact names and measured memory; architectures by capability; neither by guessing."""
 
+from importlib.resources import files
+
+import msgspec
 import pytest
 
 from agent.core.catalogue import (
     GIB,
     MEASURED_TO_NOMINAL,
     PRECISIONS,
+    Packed,
     catalogue,
     marketed_gib,
     names_on_the_bus,
     parse_capability,
 )
+from agent.core.data.pack import packed as made_of_the_tables
+from agent.core.data.pack import text_of
 from agent.core.devices import describe
 from agent.core.label_text import is_label_value
 from probes.facts import Accelerator
@@ -249,3 +255,10 @@ def test_a_product_of_a_library_that_is_not_there_is_named_from_the_bus():
 @pytest.mark.parametrize(("text", "capability"), [("9.0", (9, 0)), ("10.3", (10, 3)), ("12.1", (12, 1))])
 def test_fr_059_a_capability_is_read_by_its_parts(text, capability):
     assert parse_capability(text) == capability
+
+
+def test_what_programs_read_is_what_the_tables_say():
+    """`make catalogue` makes it so."""
+    packed = (files("agent.core.data") / "catalogue.json").read_text(encoding="utf-8")
+    assert packed == text_of(made_of_the_tables())
+    assert msgspec.json.decode(packed, type=Packed) == made_of_the_tables()
