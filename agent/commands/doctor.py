@@ -39,8 +39,12 @@ from agent.core.doctor.rights import (
 from agent.core.inventory import Inventory, inventory_of
 from agent.core.keys import AGENT_MANAGER
 from agent.core.labels import labels_for
+from agent.core.pools.finding import pools_check
+from agent.core.pools.names import PoolKeys
 from agent.naming import naming_options
+from agent.pools_reading import read_pools, reports_of
 from agent.settings import Settings
+from agent.wiring import engines_of
 from probes.facts import NodeFacts
 
 
@@ -104,7 +108,18 @@ def _checks_of(
     return (
         ok("cluster", "the API server answers"),
         *cluster_checks(evidence, _expected(inventory, settings, now)),
+        _pools(cluster, settings),
     )
+
+
+def _pools(cluster: Cluster, settings: Settings) -> Check:
+    """Look at pools by what the cluster tells; no endpoint is asked."""
+    keys, table = PoolKeys(settings.label_domain), engines_of(settings)
+    try:
+        reading = read_pools(cluster, keys=keys, table=table)
+    except ClusterError as error:
+        return skipped("pools", f"pools and what belongs to them may not be read: {error}")
+    return pools_check(None if reading is None else reports_of(reading, {}, keys=keys, table=table))
 
 
 def _expected(inventory: Inventory | None, settings: Settings, now: datetime) -> Expected:

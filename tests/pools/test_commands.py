@@ -4,10 +4,12 @@ import json
 
 import pytest
 
+from agent.cluster import Forbidden
+from agent.commands.doctor import Patient, doctor_checks
 from agent.core.doctor.check import ADMINISTRATOR, Check
 from agent.core.pools.finding import pools_check
 from agent.core.pools.shown import NOT_INSTALLED
-from agent.settings import SettingsError
+from agent.settings import Settings, SettingsError
 from tests.inventory.hardware import h100
 from tests.pools import expositions
 from tests.pools.stage import ENGINE, H100, LORA
@@ -99,3 +101,17 @@ def test_the_check_of_a_diagnosis_names_the_pools_that_deserve_a_look(fake_stage
     )
     assert pools_check(()).status == "ok"
     assert (pools_check(None).status, pools_check(None).evidence) == ("skipped", NOT_INSTALLED)
+
+
+def pools_by_doctor(stage):
+    patient = Patient(facts=None, surroundings=None, cluster=stage.cluster)
+    checks = doctor_checks(patient, Settings(), now=stage.time.now())
+    return next(check for check in checks if check.id == "pools")
+
+
+def test_doctor_says_that_there_are_no_pools_or_what_of_them_deserves_a_look(fake_stage, stage_without_pools):
+    assert pools_by_doctor(stage_without_pools) == Check(id="pools", status="skipped", evidence=NOT_INSTALLED)
+    mixed(fake_stage)
+    assert pools_by_doctor(fake_stage).evidence == "of several classes: team/llama"
+    fake_stage.cluster.fault = lambda call: Forbidden("no") if call.resource == "inferencepools" else None
+    assert pools_by_doctor(fake_stage).status == "skipped"
