@@ -3,10 +3,9 @@
 `None` means that this device has no such figure, so the driver answers NOT_SUPPORTED; a field left out has the default.
 """
 
-from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 Hex4 = Annotated[str, Meta(pattern="^[0-9a-f]{4}$")]
 Hex6 = Annotated[str, Meta(pattern="^[0-9a-f]{6}$")]
@@ -28,8 +27,7 @@ ClockReason = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pci:
+class Pci(Struct, frozen=True, kw_only=True):
     """The PCI function, as NVML and sysfs show it."""
 
     address: PciAddress
@@ -46,8 +44,7 @@ class Pci:
     """False: sysfs does not show the function."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class Memory(Struct, frozen=True, kw_only=True):
     """Framebuffer; `used` is what workloads hold, the reservation of the driver is apart."""
 
     total_bytes: UnsignedLong
@@ -55,16 +52,14 @@ class Memory:
     used_bytes: UnsignedLong = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aperture:
+class Aperture(Struct, frozen=True, kw_only=True):
     """BAR1, the window through which the bus sees the memory."""
 
     total_bytes: UnsignedLong
     used_bytes: UnsignedLong = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clocks:
+class Clocks(Struct, frozen=True, kw_only=True):
     """One clock per domain, MHz."""
 
     graphics: UnsignedInt | None = None
@@ -73,8 +68,7 @@ class Clocks:
     video: UnsignedInt | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Power:
+class Power(Struct, frozen=True, kw_only=True):
     """Power readings and limits, watts."""
 
     usage_watts: float | None = None
@@ -84,16 +78,14 @@ class Power:
     max_limit_watts: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Utilization:
+class Utilization(Struct, frozen=True, kw_only=True):
     """Share of the last sample period in which the engines were busy."""
 
     gpu_percent: UnsignedInt
     memory_percent: UnsignedInt
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class Profile(Struct, frozen=True, kw_only=True):
     """One kind of GPU instance that the board can be cut into."""
 
     name: str
@@ -113,8 +105,7 @@ class Profile:
     ofas: UnsignedInt = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComputeInstance:
+class ComputeInstance(Struct, frozen=True, kw_only=True):
     """A compute instance, which is what a MIG device stands for."""
 
     slices: UnsignedInt | None = None
@@ -124,8 +115,7 @@ class ComputeInstance:
     multiprocessors: UnsignedInt | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuInstance:
+class GpuInstance(Struct, frozen=True, kw_only=True):
     """A GPU instance; memory belongs to it and its compute instances share it."""
 
     profile: str
@@ -135,8 +125,7 @@ class GpuInstance:
     compute_instances: tuple[ComputeInstance, ...] = (ComputeInstance(),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mig:
+class Mig(Struct, frozen=True, kw_only=True):
     """Multi-instance state. A device without this part is not capable of it."""
 
     enabled: bool = False
@@ -147,8 +136,7 @@ class Mig:
     instances: tuple[GpuInstance, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NvLink:
+class NvLink(Struct, frozen=True, kw_only=True):
     """NVLink of one GPU."""
 
     links: UnsignedInt
@@ -157,8 +145,7 @@ class NvLink:
     """Links that are down."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pcie:
+class Pcie(Struct, frozen=True, kw_only=True):
     """The PCIe link, current and greatest."""
 
     generation: UnsignedInt | None = None
@@ -169,8 +156,7 @@ class Pcie:
     width_max: UnsignedInt | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fabric:
+class Fabric(Struct, frozen=True, kw_only=True):
     """Registration with the NVLink fabric."""
 
     state: Literal["not-supported", "not-started", "in-progress", "completed"]
@@ -182,8 +168,7 @@ class Fabric:
     health_summary: Annotated[int, Meta(ge=0, le=255)] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ecc:
+class Ecc(Struct, frozen=True, kw_only=True):
     """ECC mode and error counts."""
 
     enabled: bool
@@ -194,8 +179,7 @@ class Ecc:
     aggregate_uncorrected: UnsignedLong = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemappedRows:
+class RemappedRows(Struct, frozen=True, kw_only=True):
     """Row remapper of Ampere and later."""
 
     corrected: UnsignedInt = 0
@@ -204,8 +188,7 @@ class RemappedRows:
     failed: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetiredPages:
+class RetiredPages(Struct, frozen=True, kw_only=True):
     """Page retirement of Turing and earlier: addresses by cause."""
 
     single_bit: tuple[UnsignedLong, ...] = ()
@@ -213,8 +196,7 @@ class RetiredPages:
     pending: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class Device(Struct, frozen=True, kw_only=True):
     """One accelerator behind NVML."""
 
     name: str
@@ -263,5 +245,5 @@ class Device:
     retired_pages: RetiredPages | None = None
     clock_event_reasons: tuple[ClockReason, ...] | None = None
     recovery_action: Literal["none", "reset", "reboot", "drain-p2p", "drain-and-reset"] | None = None
-    field_values: dict[int, UnsignedLong] = field(default_factory=dict)
+    field_values: dict[int, UnsignedLong] = {}
     """Answers of `nvmlDeviceGetFieldValues` by field id, before those that other fields imply."""

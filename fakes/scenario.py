@@ -4,13 +4,12 @@ A name that the format does not know is an error that gives its path and the nea
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from random import Random
 from typing import Annotated, Any, Literal, Self
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from fakes.expansion import by_index, merged, with_boards
 from fakes.functions import SINCE
@@ -21,8 +20,7 @@ Span = Annotated[str, Meta(pattern="^[0-9]+(-[0-9]*)?$")] | UnsignedInt
 """Numbers counted from 1: `3`, `"2-5"` with both ends, `"4-"` without end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Driver:
+class Driver(Struct, frozen=True, kw_only=True):
     """The NVIDIA kernel driver and its user-space library."""
 
     version: Annotated[str, Meta(pattern="^[0-9]+(\\.[0-9]+)*(-[a-z]+)?$")] = "580.95.05"
@@ -45,8 +43,7 @@ class Driver:
         return int(self.version.split(".")[0])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class Host(Struct, frozen=True, kw_only=True):
     """The machine around the devices; what is `None` has no file."""
 
     machine: str | None = None
@@ -60,8 +57,7 @@ class Host:
     cpus: UnsignedInt | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceFiles:
+class DeviceFiles(Struct, frozen=True, kw_only=True):
     """Device files in the container."""
 
     present: tuple[str, ...] | None = None
@@ -70,8 +66,7 @@ class DeviceFiles:
     """Present with mode 000. A process of root opens them all the same."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfidentialComputing:
+class ConfidentialComputing(Struct, frozen=True, kw_only=True):
     """`nvmlSystemGetConfComputeState`."""
 
     environment: UnsignedInt = 0
@@ -80,8 +75,7 @@ class ConfidentialComputing:
     multi_gpu_mode: UnsignedInt = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(Struct, frozen=True, kw_only=True):
     """What a call does in place of, or after, answering; the first entry that fits the call counts."""
 
     function: str
@@ -113,8 +107,7 @@ class Failure:
         return fnmatchcase(function, self.function) and not left_out
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """An Xid error that the driver delivers to a listener."""
 
     device: UnsignedInt
@@ -124,16 +117,14 @@ class Event:
     """After the listener registered for the device."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """Other values from one probe on; in `set`, `devices` may also be a mapping from index to fields."""
 
     cycle: Span
     set: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class Scenario(Struct, frozen=True, kw_only=True):
     """Everything that the fakes play."""
 
     name: str

@@ -1,11 +1,12 @@
 """Reading data that people write, strictly: an unknown name is an error that says where, and what was meant."""
 
-import dataclasses
 import types
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
 
 MAX_TEXT_BYTES = 1 << 20
 
@@ -47,7 +48,7 @@ def _choices(expected: Any) -> tuple[Any, ...]:  # noqa: ANN401 -- type forms ha
 
 def _structure(expected: Any) -> Any:  # noqa: ANN401 -- type forms have no type
     for choice in _choices(expected):
-        if dataclasses.is_dataclass(choice):
+        if isinstance(choice, type) and issubclass(choice, Struct):
             return choice
     return None
 

@@ -1,9 +1,9 @@
 """The scenario format: what it refuses, and how a machine changes from probe to probe."""
 
-import dataclasses
 import re
 from pathlib import Path
 
+import msgspec.structs
 import pynvml
 import pytest
 
@@ -196,4 +196,4 @@ def test_the_readme_explains_every_field_of_a_failure():
         for row in re.findall(r"^\| (`.*?) \|", readme, re.MULTILINE)
         for name in re.findall(r"`(\w+)`", row)
     }
-    assert {field.name for field in dataclasses.fields(Failure)} <= explained
+    assert {field.name for field in msgspec.structs.fields(Failure)} <= explained

@@ -1,11 +1,11 @@
 """Whatever a scenario sets is answered: each field of a device is set to an odd value and read back."""
 
 import ctypes
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec.structs
 import pynvml
 import pytest
 
@@ -265,7 +265,7 @@ NOT_SHOWN = {
 def leaves(structure: Any, prefix: str = "") -> set[str]:
     """Return the paths of all fields that hold no further structure."""
     found: set[str] = set()
-    for field in dataclasses.fields(structure):
+    for field in msgspec.structs.fields(structure):
         part = _part_of(field.type)
         path = f"{prefix}{field.name}"
         found |= leaves(part, f"{path}.") if part else {path}
@@ -273,7 +273,7 @@ def leaves(structure: Any, prefix: str = "") -> set[str]:
 
 
 def _part_of(annotation: Any) -> Any:
-    if dataclasses.is_dataclass(annotation):
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return annotation
     return next((part for choice in getattr(annotation, "__args__", ()) if (part := _part_of(choice))), None)
 
