@@ -27,6 +27,9 @@ _log = logging.getLogger(__name__)
 CLASS_DEFINITION = "acceleratorclasses.ome.io"
 _MAX_PENDING_EVENTS = 1000
 
+PODS_REFUSED_SECONDS = 60.0
+"""For so long what was heard of Pods counts although they may not be read any more."""
+
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -103,6 +106,7 @@ class InventoryPass:
         self._fleet = Fleet()
         self._ages = Ages()
         self._was_complete = False
+        self._pods_refused_at: float | None = None
         self._classes: dict[str, Object] = {}
         self._writes: Counter[str] = Counter()
         self._failures: Counter[tuple[str, str]] = Counter()
@@ -183,11 +187,21 @@ class InventoryPass:
         self._take_in_records()
         for name, live in self._sources.classes.drain().items():
             self._take_in_class(name, live)
-        self._fleet.pods_known = not isinstance(self._sources.pods.problem, Forbidden)
+        self._fleet.pods_known = self._may_know_pods()
         adopters = self._adopters()
         for canonical in self._fleet.dirty:
             self._dirty.add(adopters.get(canonical, canonical))
         self._fleet.dirty.clear()
+
+    def _may_know_pods(self) -> bool:
+        """Tell whether what is held of Pods is true: a server that has just started refuses everybody for a moment."""
+        if not isinstance(self._sources.pods.problem, Forbidden):
+            self._pods_refused_at = None
+            return True
+        if self._pods_refused_at is None:
+            self._pods_refused_at = self._clock()
+        lasted = self._clock() - self._pods_refused_at
+        return self._sources.pods.complete and lasted < PODS_REFUSED_SECONDS
 
     def _take_in_records(self) -> None:
         self._ages, records = aged(

@@ -62,3 +62,21 @@ def test_fr_105_a_refused_write_is_counted_with_its_reason_and_tried_ever_later(
     report = calm.controller.report()
     assert report.failures[("class", "Forbidden")] == len(writes)
     assert "cannot patch resource" in caplog.text
+
+
+def test_a_moment_without_the_right_to_read_pods_changes_nothing_and_a_minute_makes_availability_unknown(
+    calm,
+):
+    calm.pod("p1", "n1", 3)
+    calm.settle()
+    before = calm.versions()
+    refusal = Forbidden('pods is forbidden: User "x" cannot list resource "pods"')
+    calm.cluster.fault = lambda call: refusal if call.resource == "pods" else None
+    calm.settle(seconds=10.0, turns=4)
+    assert calm.figures(H100) == (8, 5)
+    calm.settle(seconds=30.0, turns=3)
+    assert calm.figures(H100) == (8, None)
+    calm.cluster.fault = lambda _call: None
+    calm.settle(seconds=31.0)
+    assert calm.figures(H100) == (8, 5)
+    assert calm.versions() != before
