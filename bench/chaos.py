@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from http.client import HTTPException
 from pathlib import Path
 from random import Random
 
@@ -16,6 +17,7 @@ from agent.cluster import ACCELERATOR_CLASSES, NODES
 from bench.chaos_checks import HANDMADE, UNTOUCHED_NODE, Checks
 from bench.chaos_faults import Faults, NotNow, Trouble, leftover_pods
 from bench.chaos_world import MACHINES, TOTALS, Data, World, wait_for
+from tests.cluster.client import ApiError
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.definitions import install_base, install_crd
 from tests.cluster.fault_proxy import FaultProxy
@@ -23,6 +25,8 @@ from tests.cluster.objects import CLASS_CRD, delete_pod
 from tests.cluster.program import find_or_build
 
 START_SECONDS = 90.0
+SERVER_TROUBLE = (ApiError, OSError, HTTPException)
+"""What the run itself meets of the server that it breaks."""
 SETTLE_SECONDS = 900.0
 """A device that changed its state too often is held at the worse one for ten minutes."""
 LABELS_BACK_SECONDS = 30.0
@@ -50,6 +54,7 @@ class Chaos:
         self.active: list[Trouble] = []
         self.seen: Counter[str] = Counter()
         self.back_after: list[float] = []
+        self.lost_looks = 0
         self._next_measure = 0.0
         self._printed: dict[str, dict[str, str]] = {}
         self._began = time.monotonic()
@@ -76,14 +81,22 @@ class Chaos:
     def tick(self) -> None:
         """Play kubelet, and look whether all that must hold holds."""
         self.world.keep_all()
-        self.checks.look()
+        try:
+            self.checks.look()
+        except SERVER_TROUBLE as error:
+            self.say(f"nobody could look: {error}")
+            self.lost_looks += 1
         if time.monotonic() >= self._next_measure:
             self._next_measure = time.monotonic() + 10.0
             self.checks.measure()
 
     def begin(self) -> None:
         """Break something."""
-        trouble = self.faults.draw(self.active)
+        try:
+            trouble = self.faults.draw(self.active)
+        except SERVER_TROUBLE as error:
+            self.say(f"a fault did not begin: {error}")
+            return
         if trouble is not None:
             self.say(trouble.name)
             self.seen[_kind(trouble.name)] += 1
@@ -95,7 +108,7 @@ class Chaos:
             if at_once or time.monotonic() >= trouble.until:
                 try:
                     trouble.undo()
-                except NotNow:
+                except (NotNow, *SERVER_TROUBLE):
                     continue
                 self.active.remove(trouble)
 
@@ -246,7 +259,9 @@ def _on(plane: ControlPlane, folder: Path, seconds: float, seed: int) -> int:
 
 def _summary(chaos: Chaos, seconds: float, settled: float | None) -> int:
     checks, world = chaos.checks, chaos.world
-    print(f"\n{seconds / 60:.0f} minutes, {sum(chaos.seen.values())} faults, {checks.looks} looks")
+    print(
+        f"\n{seconds / 60:.0f} minutes, {sum(chaos.seen.values())} faults, {checks.looks} looks, of which {chaos.lost_looks} met a server in trouble"
+    )
     for name, count in chaos.seen.most_common():
         print(f"  {count:4} × {name}")
     print("starts of each process, and how the earlier runs ended:")

@@ -133,7 +133,9 @@ class Checks:
     def note(self, violation: str) -> None:
         """Count something that is not as it must be."""
         self.violations[violation] += 1
-        self.first_seen.setdefault(violation, time.monotonic() - self._began)
+        if violation not in self.first_seen:
+            self.first_seen[violation] = time.monotonic() - self._began
+            print(f"{self.first_seen[violation]:7.1f} DOES NOT HOLD: {violation}", flush=True)
 
     def labels_back(self, node: str) -> bool:
         """Tell whether a Node has all labels that must hold."""

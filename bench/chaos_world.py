@@ -23,6 +23,7 @@ import psutil
 
 from agent.cluster import NODES, Object
 from fakes.machines import a100_80_mig, eight, h100x8
+from tests.cluster.client import Answer, ApiClient
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fault_proxy import FaultProxy
 from tests.cluster.objects import INVENTORY_ACCOUNT, account_token, node_token, ready_node
@@ -153,6 +154,10 @@ class World:
 
     def __init__(self, plane: ControlPlane, proxy: FaultProxy, folder: Path) -> None:
         self.plane = plane
+        plane.close_clients()
+        plane.admin = Admin(
+            plane.server, authority=plane.certificates.authority, token=plane.admin_token, timeout=15.0
+        )
         self.proxy = proxy
         self.folder = folder
         self.api_down = False
@@ -263,6 +268,19 @@ def _compiled_clock(folder: Path) -> Path | None:
         [compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(CLOCK_SOURCE), "-ldl"], check=True
     )
     return library
+
+
+class Admin(ApiClient):
+    """The run's own client: a server that has just started answers 429 while it fills its stores, and is asked again."""
+
+    def request(self, *arguments: Any, **options: Any) -> Answer:  # noqa: ANN401 - as the base class
+        """Return the answer, once the server has one."""
+        for _ in range(100):
+            answer = super().request(*arguments, **options)
+            if answer.status not in {429, 503}:
+                return answer
+            time.sleep(0.1)
+        return answer
 
 
 def wait_for(reached: Callable[[], bool], seconds: float, each: Callable[[], object]) -> float | None:
