@@ -259,9 +259,8 @@ def _on(plane: ControlPlane, folder: Path, seconds: float, seed: int) -> int:
 
 def _summary(chaos: Chaos, seconds: float, settled: float | None) -> int:
     checks, world = chaos.checks, chaos.world
-    print(
-        f"\n{seconds / 60:.0f} minutes, {sum(chaos.seen.values())} faults, {checks.looks} looks, of which {chaos.lost_looks} met a server in trouble"
-    )
+    print(f"\n{seconds / 60:.0f} minutes, {sum(chaos.seen.values())} faults")
+    print(f"{checks.looks} looks at the cluster, of which {chaos.lost_looks} met a server in trouble")
     for name, count in chaos.seen.most_common():
         print(f"  {count:4} × {name}")
     print("starts of each process, and how the earlier runs ended:")
