@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from probes.facts import Accelerator, DeviceFault, NodeFacts
+from probes.facts import Accelerator, DeviceFault, Driver, NodeFacts
 
 GONE_FOR = timedelta(days=7)
 """For so long a device that was taken off the bus is spoken of: it may have failed, or been taken out on purpose."""
@@ -25,6 +25,7 @@ _FACTS_OF_PROBLEMS: Mapping[str, str] = {
     "virtualization": "virtualization",
     "memory_numa_node": "memory_numa_node",
     "mig": "mig",
+    "fabric": "fabric",
 }
 """Name of a reading that can fail → the fact that it is for; these stay as they were while the device is the same."""
 
@@ -61,7 +62,8 @@ def remembered(facts: NodeFacts, previous: NodeFacts | None) -> NodeFacts:
         for accelerator in facts.accelerators
     )
     vanished = _vanished(accelerators, facts, previous) if facts.verdict == "partial" else ()
-    return replace(facts, accelerators=(*accelerators, *vanished))
+    drivers = tuple(_told(driver, previous.drivers) for driver in facts.drivers)
+    return replace(facts, accelerators=(*accelerators, *vanished), drivers=drivers)
 
 
 def gone_after(
@@ -99,17 +101,38 @@ def _shows(facts: NodeFacts, key: str, address: str | None) -> bool:
     return address is None or address in places or any(device_key(one) == key for one in facts.accelerators)
 
 
+def _told(driver: Driver, before: Iterable[Driver]) -> Driver:
+    """Return the driver with versions that it would not tell this time.
+
+    A library that opened is of its kernel module's version, and one driver version supports one version of CUDA.
+    """
+    version = driver.version or driver.kernel_module_version
+    cuda = next((one.cuda_version for one in before if one.version == version), None)
+    return replace(driver, version=version, cuda_version=driver.cuda_version or cuda)
+
+
 def _completed(accelerator: Accelerator, previous: NodeFacts) -> Accelerator:
     """Return a sound device with the facts whose reading failed as they were last read of the same device."""
     failed = {problem.field for problem in accelerator.problems}
-    fields = {fact for field, fact in _FACTS_OF_PROBLEMS.items() if field in failed}
-    if not fields or accelerator.pci is None:
+    if not failed or accelerator.pci is None:
         return accelerator
     known = _same_slot(accelerator, previous)
     if known is None or (known.id != accelerator.id and "id" not in failed):
         return accelerator
+    fields = {fact for field, fact in _FACTS_OF_PROBLEMS.items() if field in failed}
     kept = {fact: getattr(known, fact) for fact in fields if getattr(accelerator, fact) is None}
-    return replace(accelerator, **kept)
+    link, health = accelerator.link, accelerator.health
+    if "nvlink" in failed and link is not None and known.link is not None:
+        was = known.link
+        link = replace(
+            link,
+            nvlink_active=was.nvlink_active,
+            nvlink_total=was.nvlink_total,
+            nvlink_version=was.nvlink_version,
+        )
+    if "ecc_enabled" in failed and health is not None and known.health is not None:
+        health = replace(health, ecc_enabled=known.health.ecc_enabled)
+    return replace(accelerator, **kept, link=link, health=health)
 
 
 def _identified(accelerator: Accelerator, facts: NodeFacts, previous: NodeFacts) -> Accelerator:

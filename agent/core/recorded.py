@@ -10,6 +10,7 @@ from agent.core.past import Gone
 from probes.facts import (
     Accelerator,
     DeviceFault,
+    Driver,
     Fabric,
     Health,
     Link,
@@ -50,13 +51,19 @@ def accelerator_of(device: Mapping[str, Any]) -> Accelerator:
 
 def facts_of(record: Mapping[str, Any]) -> NodeFacts:
     """Return the devices of a record as facts, for a process that has no past of its own."""
-    devices = (record.get("spec") or {}).get("devices", ())
+    spec = record.get("spec") or {}
+    devices, driver = spec.get("devices", ()), spec.get("driver")
     return NodeFacts(
         verdict="complete",
         reason="ReadFromRecord",
         message="read from the node's record",
+        drivers=(_driver_of(driver),) if driver else (),
         accelerators=tuple(accelerator_of(device) for device in devices),
     )
+
+
+def _driver_of(driver: Mapping[str, Any]) -> Driver:
+    return Driver(name=driver["name"], version=driver.get("version"), cuda_version=driver.get("cudaVersion"))
 
 
 def gone_of(record: Mapping[str, Any]) -> tuple[Gone, ...]:

@@ -10,7 +10,7 @@ from agent.core.inventory import history_after, inventory_of
 from agent.core.past import GONE_FOR, Gone, gone_after, remembered
 from agent.core.record import NodeIdentity, record_for
 from agent.core.recorded import gone_of, history_of
-from probes.facts import FieldProblem, Link
+from probes.facts import Driver, Fabric, FieldProblem, Health, Link
 from tests.hardware import START, ManualClock, facts, h100, mig, on_the_bus, pci, t4
 
 
@@ -25,6 +25,21 @@ READINGS = [
     ("its memory", unsure(h100(), "memory", memory_bytes=None), h100()),
     ("its capability", unsure(h100(), "compute_capability", compute_capability=None), h100()),
     ("its UUID", unsure(h100(), "id", id=None), h100()),
+    (
+        "its fabric",
+        unsure(h100(), "fabric"),
+        h100(fabric=Fabric(state="completed", status=0)),
+    ),
+    (
+        "its links",
+        unsure(h100(link=Link(pcie_width=16)), "nvlink"),
+        h100(link=Link(pcie_width=16, nvlink_active=18, nvlink_total=18, nvlink_version=4)),
+    ),
+    (
+        "whether ECC is on",
+        unsure(h100(health=Health(retired_pages=0)), "ecc_enabled"),
+        h100(health=Health(retired_pages=0, ecc_enabled=True)),
+    ),
 ]
 
 
@@ -39,6 +54,31 @@ def test_a_mode_that_cannot_be_read_for_once_leaves_the_partitions():
     cut = h100(mig=mig("1g.10gb", "2g.20gb"))
     [device] = remembered(facts(unsure(cut, "mig", mig=None)), facts(cut)).accelerators
     assert device.mig == cut.mig
+
+
+SAME = Driver(name="nvidia", version="580.95.05", cuda_version="13.0")
+
+
+@pytest.mark.parametrize(
+    ("told", "known"),
+    [
+        pytest.param(
+            Driver(name="nvidia", kernel_module_version="580.95.05"),
+            replace(SAME, kernel_module_version="580.95.05"),
+            id="nothing, and the module is the same",
+        ),
+        pytest.param(Driver(name="nvidia", version="580.95.05"), SAME, id="no version of CUDA"),
+        pytest.param(
+            Driver(name="nvidia", version="590.1"),
+            Driver(name="nvidia", version="590.1"),
+            id="another driver",
+        ),
+        pytest.param(Driver(name="nvidia"), Driver(name="nvidia"), id="nothing at all"),
+    ],
+)
+def test_fr_061_versions_that_are_not_told_for_once_are_those_of_the_same_driver(told, known):
+    before = facts(h100(), drivers=(SAME,))
+    assert remembered(facts(h100(), drivers=(told,)), before).drivers == (known,)
 
 
 OTHERS = [
