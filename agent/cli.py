@@ -5,17 +5,18 @@ Nothing heavy is imported before a command needs it: `labels` runs without the K
 
 import argparse
 import os
-import shutil
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TextIO
 
 from agent import app
 from agent.cluster import ClusterError
 from agent.settings import ENVIRONMENT_PREFIX, Settings, SettingsError, add_settings_arguments, load_settings
 from agent.version import agent_version
+from probes.facts import NodeFacts
 
 EXIT_BAD_INPUT = 2
 EXIT_CLUSTER = 8
@@ -43,6 +44,8 @@ class Invocation:
     @property
     def width(self) -> int:
         """Return the columns that a table may take."""
+        import shutil  # noqa: PLC0415  # it brings every kind of compression
+
         return shutil.get_terminal_size((160, 24)).columns
 
 
@@ -275,17 +278,27 @@ def _node(invocation: Invocation) -> int:
 def _show(name: str) -> Callable[[Invocation], int]:
     def run(invocation: Invocation) -> int:
         with app.probe_host(invocation.settings, fake=invocation.fake) as host:
-            # Imported while the host starts: YAML, tables and the catalogue take as long as its binding.
-            from agent.commands import show  # noqa: PLC0415
-
+            # Imported while the host starts: what describes hardware takes as long as its binding.
+            text_of = _rendering(name, invocation)
             facts = host.probe(1)
-        text = show.render(name, facts, invocation.settings, output=invocation.output, width=invocation.width)
-        print(text, file=invocation.stdout)
+        print(text_of(facts), file=invocation.stdout)
         if not facts.asked:
             print(f"{facts.reason}: {facts.message}", file=invocation.stderr)
         return app.EXIT_BY_VERDICT[facts.verdict]
 
     return run
+
+
+def _rendering(name: str, invocation: Invocation) -> Callable[[NodeFacts], str]:
+    """Return what makes the text that a command prints; the facts for programs need no description of hardware."""
+    if name == "probe" and invocation.output != "table":
+        from agent.commands.probed import facts_text  # noqa: PLC0415
+
+        return partial(facts_text, output=invocation.output)
+    from agent.commands import show  # noqa: PLC0415
+
+    settings, output, width = invocation.settings, invocation.output, invocation.width
+    return partial(show.render, name, settings=settings, output=output, width=width)
 
 
 def _capture_arguments(parser: argparse.ArgumentParser) -> None:

@@ -3,9 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
-
 from agent.commands.dumping import dump
+from agent.commands.probed import facts_text
 from agent.core.classes import content_from, merge_contents
 from agent.core.compat import gfd_labels
 from agent.core.inventory import Inventory, inventory_of
@@ -32,9 +31,7 @@ def render(what: str, facts: NodeFacts, settings: Settings, *, output: str, widt
         if output == "table":
             return classes_table(classes, width=width)
         return dump(classes[0] if len(classes) == 1 else _list_of(classes), output)
-    if output == "table":
-        return facts_table(inventory, width=width)
-    return dump(msgspec.to_builtins(facts), output)
+    return facts_table(inventory, width=width) if output == "table" else facts_text(facts, output)
 
 
 def _record(inventory: Inventory, settings: Settings) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """What Kubernetes accepts as label text and object names, and how free text is made to fit."""
 
-import hashlib
 import re
 import unicodedata
 from functools import lru_cache
@@ -45,6 +44,9 @@ def label_value(text: str) -> str | None:
         return None
     if re.sub(r"\s+", "-", text.strip()) == cleaned and len(cleaned) <= MAX_LABEL_LENGTH:
         return cleaned
+    # Imported for the few texts that need it: it brings the whole of OpenSSL.
+    import hashlib  # noqa: PLC0415
+
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_DIGITS]
     kept = cleaned[: MAX_LABEL_LENGTH - _HASH_DIGITS - 1].rstrip(_EDGES)
     return f"{kept}-{digest}"
