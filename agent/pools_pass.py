@@ -4,7 +4,6 @@ Like the pass of classes it waits for nothing and knows no thread. Only the lead
 that opted in, and only pods that a pool selects.
 """
 
-import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -12,25 +11,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from agent.cluster import EVENTS, PODS, Cluster, ClusterError, Conflict, Forbidden, Invalid, NotFound, Object
+from agent.cluster import Cluster
 from agent.core.cluster_views import RecordView
 from agent.core.pools.engines import EngineTable
 from agent.core.pools.hardware import PodHardware, hardware_of
-from agent.core.pools.labels import PodPlan, contradiction_events, pod_plans
+from agent.core.pools.labels import contradiction_events, pod_plans
 from agent.core.pools.membership import members_of
 from agent.core.pools.metrics import PoolsReport
-from agent.core.pools.names import POOLS_MANAGER, ROLE, PoolKeys
+from agent.core.pools.names import PoolKeys
 from agent.core.pools.report import Look, PoolReport, endpoint_ports, pool_report
 from agent.core.pools.serving import Refusal, Serving
 from agent.core.pools.views import OptIn, PoolPod, PoolView, pool_pod_view
 from agent.inventory_pass import Source
+from agent.pod_writer import PodWriter
 from agent.pools_asking import EndpointReader, Target, looks_at, targets_of
-
-_log = logging.getLogger(__name__)
 
 _CLOSED = OptIn()
 _BATCH = 32
-_MAX_TOLD = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +51,7 @@ class PoolTimes:
     first_retry: float = 5.0
     asking_per_turn: float = 5.0
     """A turn asks no further batch after this, so that writes and reports do not wait for hundreds of silent pods."""
-    after_refused_write: float = 60.0
-    longest_backoff: float = 300.0
+    writing_per_turn: float = 5.0
     between_reviews: float = 10.0
 
 
@@ -85,7 +81,7 @@ class PoolsPass:
         times: PoolTimes = PoolTimes(),
     ) -> None:
         """`now` is the wall clock, `clock` a monotonic one; `leads` is asked before each request."""
-        self._cluster = cluster
+        self._writer = PodWriter(cluster, keys, clock=clock)
         self._sources = sources
         self._reader = reader
         self._table = table
@@ -100,11 +96,6 @@ class PoolsPass:
         self._looks: dict[tuple[str, int], Look] = {}
         self._asked: dict[tuple[str, int], _Asked] = {}
         self._outcomes: Counter[str] = Counter()
-        self._writes: Counter[str] = Counter()
-        self._failures: Counter[tuple[str, str]] = Counter()
-        self._not_before: dict[str, tuple[float, int]] = {}
-        self._told: set[str] = set()
-        self._problems: dict[str, str] = {}
         self._report = PoolsReport()
 
     @property
@@ -124,12 +115,14 @@ class PoolsPass:
             self._present((), leading=leading)
             return 1.0 if self._pools else self._times.between_reviews
         reports = self._reports()
-        self._write(reports)
-        if self._ask(reports):
-            reports = self._reports()
-            self._write(reports)
         self._present(reports, leading=True)
-        return self._until_next()
+        asked, waiting = self._ask(reports)
+        if asked:
+            reports = self._reports()
+            self._present(reports, leading=True)
+        done = self._write(reports, waiting)
+        self._present(reports, leading=True)
+        return self._until_next() if done else 0.0
 
     def _take_in(self) -> None:
         _keep(self._pools, self._sources.pools.drain())
@@ -171,15 +164,15 @@ class PoolsPass:
             leading=leading,
             pools=reports,
             asked=dict(self._outcomes),
-            writes=dict(self._writes),
-            failures=dict(self._failures),
-            problems=tuple(self._problems[key] for key in sorted(self._problems)),
+            writes=dict(self._writer.writes),
+            failures=dict(self._writer.failures),
+            problems=self._writer.problems,
         )
 
     # Asking
 
-    def _ask(self, reports: Iterable[PoolReport]) -> bool:
-        """Ask the endpoints that are due; tell whether any was."""
+    def _ask(self, reports: Iterable[PoolReport]) -> tuple[bool, frozenset[str]]:
+        """Ask the endpoints that are due; tell whether any was, and the pods that have never been asked so far."""
         targets = targets_of(
             (endpoint.pod, endpoint_ports(report.pool, endpoint.pod))
             for report in reports
@@ -197,7 +190,8 @@ class PoolsPass:
                 break
             for target, look in looks_at(due[start : start + _BATCH], self._reader, self._table):
                 self._note_look(target, look, interval)
-        return bool(due)
+        waiting = frozenset(target.pod.uid for target in due if target.key not in self._looks)
+        return bool(due), waiting
 
     def _is_due(self, target: Target) -> bool:
         asked = self._asked.setdefault(target.key, _Asked(due=self._clock()))
@@ -231,87 +225,23 @@ class PoolsPass:
 
     # Writing
 
-    def _write(self, reports: tuple[PoolReport, ...]) -> None:
+    def _write(self, reports: tuple[PoolReport, ...], waiting: frozenset[str]) -> bool:
+        """Write what is due; tell whether all was. Pods that wait to be asked are written once they were."""
+        until = self._clock() + self._times.writing_per_turn
         for plan in pod_plans(reports, self._keys):
-            if not self._leads():
-                return
-            if self._may_try(plan.pod.namespace) and self._may_try(plan.pod.uid):
-                self._apply(plan)
+            if not self._leads() or self._clock() > until:
+                return False
+            live = None if plan.pod.uid in waiting else self._writer.label(plan)
+            if live is not None:
+                # The watch may bring it later than the next look.
+                view = pool_pod_view(live, keys=self._keys, table=self._table)
+                _keep(self._pods, {plan.pod.key: view})
         for event in contradiction_events(reports, now=self._now()):
             if not self._leads():
-                return
-            self._tell(event)
-        living = {pod.uid for pod in self._pods.values()} | self._opted.keys()
-        for key in self._not_before.keys() - living:
-            del self._not_before[key]
-        for namespace in self._problems.keys() - self._opted.keys():
-            del self._problems[namespace]
-
-    def _apply(self, plan: PodPlan) -> None:
-        pod = plan.pod
-        try:
-            live = self._cluster.apply(PODS, plan.body, manager=POOLS_MANAGER)
-        except (Conflict, Invalid, NotFound) as error:
-            # Gone, made anew, or somebody else's label by now: the watch brings what is true.
-            self._refused(pod.uid, "pod", error)
-        except Forbidden as error:
-            self._note_missing_right(pod.namespace, error)
-            self._refused(pod.uid if error.denied else pod.namespace, "pod", error)
-        except ClusterError as error:
-            self._refused(pod.uid, "pod", error)
-        else:
-            self._writes["pod"] += 1
-            self._not_before.pop(pod.uid, None)
-            self._not_before.pop(pod.namespace, None)
-            self._problems.pop(pod.namespace, None)
-            # The watch may bring it later than the next look.
-            _keep(self._pods, {pod.key: pool_pod_view(live, keys=self._keys, table=self._table)})
-            _log.info("pod %s labelled: %s", pod.key, " ".join(f"{k}={v}" for k, v in plan.labels.items()))
-
-    def _tell(self, event: Object) -> None:
-        name, namespace = event["metadata"]["name"], event["metadata"]["namespace"]
-        if name in self._told or not self._may_try(namespace):
-            return
-        try:
-            self._cluster.create(EVENTS, event, manager=POOLS_MANAGER)
-        except Conflict:
-            pass  # told before a restart, or by the former leader
-        except Forbidden as error:
-            self._note_missing_right(namespace, error)
-            self._refused(namespace, "pod-event", error)
-            return
-        except ClusterError as error:
-            self._failures[("pod-event", type(error).__name__)] += 1
-            _log.warning("event %s was not written: %s", event["reason"], error)
-            return
-        else:
-            self._writes["pod-event"] += 1
-            _log.warning("pod %s/%s: %s", namespace, event["involvedObject"]["name"], event["message"])
-        if len(self._told) >= _MAX_TOLD:
-            self._told.clear()
-        self._told.add(name)
-
-    def _may_try(self, key: str) -> bool:
-        return self._not_before.get(key, (0.0, 0))[0] <= self._clock()
-
-    def _refused(self, key: str, target: str, error: ClusterError) -> None:
-        self._failures[(target, type(error).__name__)] += 1
-        failures = self._not_before.get(key, (0.0, 0))[1] + 1
-        first = self._times.after_refused_write if isinstance(error, Forbidden) else self._times.first_retry
-        self._pause(key, min(first * 2 ** (failures - 1), self._times.longest_backoff), failures=failures)
-        _log.info("%s: not written, try %d: %s", key, failures, error)
-
-    def _pause(self, key: str, seconds: float, *, failures: int) -> None:
-        self._not_before[key] = (self._clock() + seconds, failures)
-
-    def _note_missing_right(self, namespace: str, error: ClusterError) -> None:
-        if namespace in self._problems:
-            return
-        self._problems[namespace] = (
-            f"the namespace {namespace} has the label {self._keys.opt_in}, and its pods may not be labelled: "
-            f"bind the ClusterRole {ROLE} there by a RoleBinding ({error})"
-        )
-        _log.warning("%s", self._problems[namespace])
+                return False
+            self._writer.tell(event)
+        self._writer.forget(living={pod.uid for pod in self._pods.values()}, opted=frozenset(self._opted))
+        return not waiting
 
     def _until_next(self) -> float:
         now = self._clock()
