@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from probes.facts import Accelerator, DeviceFault, Driver, NodeFacts
+from probes.facts import Accelerator, DeviceFault, Driver, Mig, NodeFacts
 
 GONE_FOR = timedelta(days=7)
 """For so long a device that was taken off the bus is spoken of: it may have failed, or been taken out on purpose."""
@@ -28,6 +28,10 @@ _FACTS_OF_PROBLEMS: Mapping[str, str] = {
     "fabric": "fabric",
 }
 """Name of a reading that can fail → the fact that it is for; these stay as they were while the device is the same."""
+
+
+_PASSING_ERRORS = frozenset({"timeout", "unknown"})
+"""Unlike `in-use` and `reset-required`, which a GPU answers while it is being cut anew, and `no-permission`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +136,19 @@ def _completed(accelerator: Accelerator, previous: NodeFacts) -> Accelerator:
         )
     if "ecc_enabled" in failed and health is not None and known.health is not None:
         health = replace(health, ecc_enabled=known.health.ecc_enabled)
-    return replace(accelerator, **kept, link=link, health=health)
+    completed = replace(accelerator, **kept, link=link, health=health)
+    return replace(completed, mig=_mig(completed, known.mig))
+
+
+def _mig(accelerator: Accelerator, known: Mig | None) -> Mig | None:
+    """Return the partitions as they were where the calls failed for once; while the mode changes nothing is kept."""
+    mig = accelerator.mig
+    if mig is None or known is None or mig.partitions is not None:
+        return mig
+    errors = {problem.error for problem in accelerator.problems if problem.field == "mig.partitions"}
+    unchanged = (mig.enabled, mig.pending_enabled) == (known.enabled, known.pending_enabled)
+    passing = bool(errors & _PASSING_ERRORS) and errors <= _PASSING_ERRORS | {"implausible"}
+    return replace(mig, partitions=known.partitions) if unchanged and passing else mig
 
 
 def _identified(accelerator: Accelerator, facts: NodeFacts, previous: NodeFacts) -> Accelerator:
