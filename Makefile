@@ -45,7 +45,7 @@ bench: $(READY)  ## print the figures of the budgets; ROW=name for one
 	@$(BIN)/python -m bench $(ROW)
 
 snapshots: $(READY)  ## write the snapshot files anew, for review
-	@$(BIN)/python -m pytest tests/snapshots --update-snapshots
+	@$(BIN)/python -m pytest tests/snapshots tests/pools/test_mixed.py --update-snapshots
 
 catalogue: $(READY)  ## pack the product tables of agent/core/data into what programs read
 	@$(BIN)/python -c 'from agent.core.data.pack import packed, text_of; print(text_of(packed()), end="")' > .catalogue.json

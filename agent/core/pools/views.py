@@ -1,8 +1,8 @@
 """What is kept of an InferencePool, a Namespace and a Pod: small values, so that thousands of pods fit in memory."""
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from agent.core.cluster_views import pod_requests
@@ -100,14 +100,14 @@ def pool_pod_view(pod: Mapping[str, Any], *, keys: PoolKeys, table: EngineTable)
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     if not spec.get("nodeName") or status.get("phase") in _FINISHED or "deletionTimestamp" in metadata:
         return None
-    labels = {sys.intern(key): sys.intern(value) for key, value in (metadata.get("labels") or {}).items()}
+    labels = {_shared(key): _shared(value) for key, value in (metadata.get("labels") or {}).items()}
     annotations = metadata.get("annotations") or {}
     conditions = status.get("conditions") or ()
     return PoolPod(
-        namespace=sys.intern(metadata["namespace"]),
+        namespace=_shared(metadata["namespace"]),
         name=metadata["name"],
         uid=metadata.get("uid", ""),
-        node=sys.intern(spec["nodeName"]),
+        node=_shared(spec["nodeName"]),
         address=status.get("podIP"),
         running=status.get("phase") == "Running",
         ready=any(one["type"] == "Ready" and one["status"] == "True" for one in conditions),
@@ -148,4 +148,10 @@ def _workload(metadata: Mapping[str, Any], labels: Mapping[str, str]) -> tuple[s
     ending = "-" + labels.get("pod-template-hash", "")
     if kind == "ReplicaSet" and len(ending) > 1 and name.endswith(ending):
         kind, name = "Deployment", name.removesuffix(ending)
-    return sys.intern(kind), sys.intern(name)
+    return _shared(kind), _shared(name)
+
+
+@lru_cache(maxsize=1 << 16)
+def _shared(text: str) -> str:
+    """Return one object for equal text: thousands of pods have the same labels and nodes."""
+    return text
