@@ -220,3 +220,40 @@ def test_it_runs_on_a_cluster_until_it_is_stopped():
     stop.set()
     thread.join(5)
     assert not thread.is_alive()
+
+
+def test_the_views_of_now_can_be_read_without_taking_the_changes():
+    watched, _ = reflector(listed(node("n1"), node("n2", "ignored")))
+    watched.step(STOP)
+    assert watched.views() == {"n1": "1"}
+    assert watched.drain() == {"n1": "1"}
+
+
+def test_a_reflector_that_is_to_see_with_other_eyes_lists_again_after_the_next_event():
+    asked = []
+
+    def seeing(obj):
+        asked.append(obj["metadata"]["name"])
+        if asked == ["n1", "n1"]:
+            watched.renew()
+        return view(obj)
+
+    steps = (
+        listed(node("n1")),
+        [("MODIFIED", node("n1", "2", "101")), ("MODIFIED", node("n1", "3", "102"))],
+        listed(node("n1", "3"), node("n2")),
+    )
+    cluster = Scripted(*steps)
+    watched = Reflector(cluster, NODES, view=seeing)
+    play(watched, 3)
+    assert cluster.asked == ["stream", "watch 100", "stream"]
+    assert watched.views() == {"n1": "3", "n2": "1"}
+
+
+@pytest.mark.parametrize(("expected", "level"), [(True, "WARNING"), (False, "DEBUG")])
+def test_the_absence_of_a_kind_that_is_not_expected_is_no_news(caplog, expected, level):
+    caplog.set_level("DEBUG")
+    watched = Reflector(Scripted(NotFound("no such kind")), NODES, view=view, expected=expected)
+    watched.step(STOP)
+    assert watched.absent
+    assert [record.levelname for record in caplog.records] == [level]

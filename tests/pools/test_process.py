@@ -1,5 +1,8 @@
 """The controller as a process, with the rights of its account: what the audit log shows of its part for pools."""
 
+import json
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 import pytest
@@ -149,6 +152,22 @@ def test_metrics_follow_pools_that_come_and_go(plane, people, controller):
     eventually(lambda: other in metrics(controller), seconds=45, what="the pool of another namespace")
     plane.admin.delete(INFERENCE_POOLS, "llama", namespace=OPENED)
     eventually(lambda: series not in metrics(controller), seconds=20, what="the end of the series")
+
+
+def test_the_command_asks_the_cluster_and_the_pods_itself(plane, people):
+    people.namespace(OPENED, "observe")
+    people.pool(namespace=OPENED)
+    people.pod("a", expositions.vllm(), namespace=OPENED)
+    command = [sys.executable, "-m", "agent", "pools", "--kubeconfig", str(plane.admin_kubeconfig)]
+
+    def run(*words):
+        return subprocess.run([*command, *words], capture_output=True, text=True, check=False, timeout=30)
+
+    done = run(f"{OPENED}/llama")
+    (endpoint,) = json.loads(done.stdout)["endpoints"]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (endpoint["class"], endpoint["engine"], endpoint["kvCacheTokens"]) == (H100, "vllm", 432000)
+    assert (run("config", f"{OPENED}/llama").returncode, run("nothing").returncode) == (0, 2)
 
 
 def metrics(controller):
