@@ -19,14 +19,14 @@ from agent.core.inventory import (
     inventory_of,
 )
 from agent.core.keys import DEFAULT_DOMAIN
-from agent.core.label_plan import Contention, contention_after_read
+from agent.core.label_plan import Contention, Denial, contention_after_read, denials_after, held_back
 from agent.core.labels import labels_for
 from agent.core.outcomes import NodeReport, Published, PublishTally
 from agent.core.past import Gone, gone_after, remembered
 from agent.core.record import NodeIdentity, record_after_failure, record_for
 from agent.core.recorded import facts_of, gone_of, history_of
 from agent.core.release import driver_release_announced
-from agent.node_publish import apply_labels, apply_record
+from agent.node_publish import apply_labels, apply_record, with_left_out
 from probes.facts import NodeFacts
 
 LOG = logging.getLogger(__name__)
@@ -96,6 +96,7 @@ class NodePass:
         self._probed_at = float("-inf")
         self._record_read = False
         self._contention = Contention()
+        self._denials: dict[str, Denial] = {}
         self._node_uid: str | None = None
         self._next_heartbeat: float | None = None
         self._heard: deque[tuple[str, int]] = deque(maxlen=MAX_EVENTS_A_PASS)
@@ -208,11 +209,14 @@ class NodePass:
             return Published(target="labels", reason="RivalDeletesLabels", message=message)
         desired = self._desired_labels(self.report.inventory)
         domains = (self._options.domain, *self._options.former_domains)
-        result = apply_labels(cluster, node, desired, domains=domains)
+        back = held_back(self._denials, desired, monotonic)
+        tried = {key: value for key, value in desired.items() if key not in back}
+        result = apply_labels(cluster, node, tried, domains=domains)
         held = (result.node["metadata"].get("labels") or {}).keys()
-        if not result.published.failed:
+        if not result.published.failed or result.published.left_out:
             self._contention = replace(self._contention, applied=frozenset(desired) & frozenset(held))
-        return result.published
+            self._denials = denials_after(self._denials, desired, result.published.left_out, monotonic)
+        return with_left_out(result.published, back)
 
     def _desired_labels(self, inventory: Inventory) -> dict[str, str]:
         labels = labels_for(inventory, domain=self._options.domain)

@@ -1,7 +1,7 @@
 """Writes what an agent knows to its own Node and its own record, and nothing else: read, compare, apply on difference."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.cluster import (
@@ -44,6 +44,20 @@ def apply_labels(
         return LabelResult(published=_refused("labels", error, plan.rivals), node=node)
 
 
+def with_left_out(published: Published, left_out: Mapping[str, str]) -> Published:
+    """Return the outcome with the keys that the server would not take; a failure of all keys says more."""
+    left_out = {**left_out, **published.left_out}
+    if not left_out or (published.failed and not published.left_out):
+        return published
+    told = "; ".join(f"{key}: {why}" for key, why in sorted(left_out.items()))
+    return replace(
+        published,
+        reason="PartlyRefused",
+        message=f"the API server refused some keys: {told}",
+        left_out=left_out,
+    )
+
+
 def apply_record(cluster: Cluster, live: Object | None, desired: Object, *, heartbeat_due: bool) -> Published:
     """Write the record when it says something new, or when its heartbeat is due; no `ClusterError` leaves."""
     if live is not None and _owner_uid(live) not in {None, _owner_uid(desired)}:
@@ -74,14 +88,8 @@ def _send_labels(cluster: Cluster, node: Object, plan: LabelPlan) -> LabelResult
     written = _apply(cluster, node, kept, force=force)
     if not named:
         return _label_result(plan, written, written=True)
-    published = Published(
-        target="labels",
-        written=True,
-        reason="PartlyRefused",
-        message="the API server refused some keys: "
-        + "; ".join(f"{key}: {why}" for key, why in named.items()),
-        left_out=named,
-        rivals=plan.rivals,
+    published = with_left_out(
+        Published(target="labels", written=True, reason="Written", rivals=plan.rivals), named
     )
     return LabelResult(published=published, node=written)
 

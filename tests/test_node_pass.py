@@ -321,6 +321,31 @@ def test_fr_042_a_denied_key_is_left_out_and_the_rest_lands(world):
     assert CLASS in world.condition("LabelsPublished")["message"]
 
 
+def test_fr_042_a_denied_key_is_not_sent_again_with_each_pass_but_after_ever_longer_times(world):
+    denial = Forbidden(f"admission webhook denied the request: key {CLASS} is not allowed", denied=True)
+    tried = []
+
+    class Webhook:
+        """Denies each apply that holds the key."""
+
+        def __getattr__(self, name):
+            return getattr(world.cluster, name)
+
+        def apply(self, resource, body, *, manager, force=False):
+            if resource == NODES and CLASS in body["metadata"]["labels"]:
+                tried.append(world.clock.seconds)
+                raise denial
+            return world.cluster.apply(resource, body, manager=manager, force=force)
+
+    world.agent._cluster = Webhook()
+    requests = [world.run() for _ in range(40)]
+    assert [seconds - tried[0] for seconds in tried] == [0.0, 600.0, 1800.0]
+    assert sum(("apply", "nodes") in made for made in requests) == len(tried)
+    assert world.outcomes["labels"] == "PartlyRefused"
+    assert CLASS in world.condition("LabelsPublished")["message"]
+    assert world.ours == {key: value for key, value in expected(TWO).items() if key != CLASS}
+
+
 def test_fr_042_a_key_that_the_server_finds_invalid_is_left_out_and_the_rest_lands(world):
     message = f'Node "gpu-1" is invalid: metadata.labels: Invalid value: "{CLASS}": must be something else'
     world.cluster.fault = Refusing("apply", "nodes", Invalid(message, fields=("metadata.labels",)), times=1)

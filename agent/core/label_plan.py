@@ -102,3 +102,43 @@ def contention_after_read(
         yield_until=monotonic + contention.yield_seconds,
         yield_seconds=min(2 * contention.yield_seconds, LONGEST_YIELD_SECONDS),
     )
+
+
+FIRST_DENIAL_SECONDS = 600.0
+LONGEST_DENIAL_SECONDS = 6 * 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denial:
+    """One label that the server would not take, and until when it is not tried again."""
+
+    value: str
+    why: str
+    until: float
+    """Monotonic seconds."""
+    seconds: float = FIRST_DENIAL_SECONDS
+
+
+Denials = Mapping[str, Denial]
+"""Key → its denial. Without this memory each pass would send twice what is refused the first time."""
+
+
+def held_back(denials: Denials, desired: Mapping[str, str], monotonic: float) -> dict[str, str]:
+    """Return the keys that are not tried now, each with why; another value is tried at once."""
+    return {
+        key: denial.why
+        for key, denial in denials.items()
+        if monotonic < denial.until and desired.get(key) == denial.value
+    }
+
+
+def denials_after(
+    denials: Denials, desired: Mapping[str, str], left_out: Mapping[str, str], monotonic: float
+) -> dict[str, Denial]:
+    """Return the memory after an apply in which these keys were refused; each time it waits longer."""
+    after = {key: denial for key, denial in denials.items() if desired.get(key) == denial.value}
+    for key, why in left_out.items():
+        before = after.get(key)
+        seconds = FIRST_DENIAL_SECONDS if before is None else min(2 * before.seconds, LONGEST_DENIAL_SECONDS)
+        after[key] = Denial(value=desired[key], why=why, until=monotonic + seconds, seconds=seconds)
+    return after
