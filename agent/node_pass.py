@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -19,14 +19,14 @@ from agent.core.inventory import (
     inventory_of,
 )
 from agent.core.keys import DEFAULT_DOMAIN
-from agent.core.label_plan import Contention, Denial, contention_after_read, denials_after, held_back
 from agent.core.labels import labels_for
 from agent.core.outcomes import NodeReport, Published, PublishTally
 from agent.core.past import Gone, gone_after, remembered
 from agent.core.record import NodeIdentity, record_after_failure, record_for
 from agent.core.recorded import facts_of, gone_of, history_of
 from agent.core.release import driver_release_announced
-from agent.node_publish import apply_labels, apply_record, with_left_out
+from agent.node_labels import NodeLabels
+from agent.node_publish import apply_record
 from probes.facts import NodeFacts
 
 LOG = logging.getLogger(__name__)
@@ -95,9 +95,7 @@ class NodePass:
         self._gone: tuple[Gone, ...] = ()
         self._probed_at = float("-inf")
         self._record_read = False
-        self._contention = Contention()
-        self._denials: dict[str, Denial] = {}
-        self._node_uid: str | None = None
+        self._labels = NodeLabels((options.domain, *options.former_domains))
         self._next_heartbeat: float | None = None
         self._heard: deque[tuple[str, int]] = deque(maxlen=MAX_EVENTS_A_PASS)
         self.release_announced = False
@@ -199,24 +197,8 @@ class NodePass:
         """Apply the labels of the last probe that could ask; before the first there is nothing to say."""
         if self.report.inventory is None:
             return Published(target="labels", reason="NothingToWrite")
-        monotonic = self._now().monotonic
-        live: Mapping[str, str] = node["metadata"].get("labels") or {}
-        same_node = self._node_uid in {None, node["metadata"]["uid"]}
-        self._node_uid = node["metadata"]["uid"]
-        self._contention = contention_after_read(self._contention, live, monotonic, same_node=same_node)
-        if self._contention.yielding(monotonic):
-            message = "another writer keeps deleting our labels; they are left alone for a while"
-            return Published(target="labels", reason="RivalDeletesLabels", message=message)
         desired = self._desired_labels(self.report.inventory)
-        domains = (self._options.domain, *self._options.former_domains)
-        back = held_back(self._denials, desired, monotonic)
-        tried = {key: value for key, value in desired.items() if key not in back}
-        result = apply_labels(cluster, node, tried, domains=domains)
-        held = (result.node["metadata"].get("labels") or {}).keys()
-        if not result.published.failed or result.published.left_out:
-            self._contention = replace(self._contention, applied=frozenset(desired) & frozenset(held))
-            self._denials = denials_after(self._denials, desired, result.published.left_out, monotonic)
-        return with_left_out(result.published, back)
+        return self._labels.publish(cluster, node, desired, monotonic=self._now().monotonic)
 
     def _desired_labels(self, inventory: Inventory) -> dict[str, str]:
         labels = labels_for(inventory, domain=self._options.domain)
