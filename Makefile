@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test check format lint types imports bench snapshots catalogue cluster clean
+.PHONY: help setup demo test check format lint types imports bench snapshots catalogue cluster lock sbom image clean
 
 help:  ## list the commands
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,25 @@ catalogue: $(READY)  ## pack the product tables of agent/core/data into what pro
 
 cluster: $(READY)  ## build the real control plane of the tests (once, about 5 minutes)
 	@$(BIN)/python -m tests.cluster build
+
+LOCK := $(VENV)/lock/bin
+
+$(LOCK)/uv:
+	@$(BIN)/python -m venv $(VENV)/lock
+	@$(LOCK)/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
+
+lock: $(READY) $(LOCK)/uv  ## write the image's lock files anew, for review
+	@$(LOCK)/uv pip compile --quiet --upgrade $(LOCK_FLAGS) pyproject.toml --output-file deploy/requirements.lock
+	@$(LOCK)/uv pip compile --quiet --upgrade $(LOCK_FLAGS) deploy/requirements-build.in --output-file deploy/requirements-build.lock
+
+LOCK_FLAGS := --generate-hashes --universal --python-version 3.11 --no-annotate --no-emit-index-url --custom-compile-command "make lock"
+
+sbom: $(READY)  ## write build/sbom.cdx.json: what the image's environment will hold, by the lock
+	@$(BIN)/python -m venv build/sbom && build/sbom/bin/pip install --quiet --disable-pip-version-check --require-hashes -r deploy/requirements-build.lock
+	@build/sbom/bin/cyclonedx-py requirements --output-reproducible --pyproject pyproject.toml --output-file build/sbom.cdx.json deploy/requirements.lock
+
+image: $(READY)  ## build the image for this machine, with docker or what is called so
+	docker build -f deploy/Dockerfile --build-arg REVISION=$$(git rev-parse HEAD) --build-arg SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) -t accelerator-discovery-agent:0.1.0 .
 
 clean:  ## remove what these commands made here
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .demo build *.egg-info
