@@ -81,7 +81,7 @@ def test_a_count_that_shrinks_is_partial_and_names_the_slot(look):
     assert (found.verdict, found.reason, len(found.accelerators)) == ("partial", "DeviceMissing", 7)
     seen = {device.pci.address for device in found.accelerators if device.pci}
     [missing] = [f.identity.address for f in found.pci or () if f.identity.address not in seen]
-    assert f"7 of the 8 GPUs that are bound to it, without 1 NVIDIA GPU(s) ({missing})" in found.message
+    assert f"7 of the 8 GPUs on the bus, without 1 NVIDIA GPU(s) ({missing})" in found.message
 
 
 def test_a_lost_device_is_named_by_its_index_and_slot_and_the_others_stay(look):
