@@ -11,7 +11,9 @@ import psutil
 
 from agent.cluster import ACCELERATOR_NODES, EVENTS, NODES
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.objects import INVENTORY_ACCOUNT, account_token, eventually, ready_node
+from tests.cluster.fault_proxy import FaultProxy
+from tests.cluster.faults import Silence
+from tests.cluster.objects import INVENTORY_ACCOUNT, account_token, eventually, node_token, ready_node
 from tests.main_path.agent_process import AgentProcess
 from tests.main_path.conftest import StartAgent
 
@@ -109,3 +111,26 @@ def test_a_gpu_that_fails_and_recovers_is_told_by_one_event_each(
         write_machine(machine)
         eventually(lambda: labels_of(fresh_cluster, "gpu-1")[f"{DOMAIN}/count"] == "2")
         eventually(lambda: told() == ["AcceleratorLost", "AcceleratorRecovered"])
+
+
+def test_a_stop_is_over_in_time_also_while_the_server_is_silent(
+    fresh_cluster: ControlPlane, fault_proxy: FaultProxy, tmp_path: Path
+) -> None:
+    ready_node(fresh_cluster.admin, "gpu-1")
+    config = fresh_cluster.kubeconfig(node_token(fresh_cluster.admin, "gpu-1"), server=fault_proxy.url)
+    environment = {
+        "KUBECONFIG": str(config),
+        "ACCELERATOR_NODE_NAME": "gpu-1",
+        "ACCELERATOR_FAKE": "t4",
+        "ACCELERATOR_ALLOW_SIMULATED": "true",
+        "ACCELERATOR_LISTEN": "127.0.0.1:0",
+        "ACCELERATOR_PROBE_INTERVAL": "1s",
+    }
+    with AgentProcess("node", log=tmp_path / "agent.log", environment=environment) as agent:
+        eventually(lambda: passes_of(agent) >= 2)
+        silent = fault_proxy.add(Silence())
+        eventually(lambda: silent.hits)
+        began = time.monotonic()
+        agent.process.stop(seconds=15.0)
+        assert time.monotonic() - began < 5.0
+        assert agent.process.returncode == 0
