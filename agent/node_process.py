@@ -22,7 +22,7 @@ from probes.host_process import ProbeHost
 
 LOG = logging.getLogger(__name__)
 
-TICK_SECONDS = 5.0
+TICK_SECONDS = 15.0
 STOP_SECONDS = 3.0
 FIRST_RETRY_SECONDS = 1.0
 LISTEN_SECONDS = 30.0

@@ -39,12 +39,12 @@ def has_integrated_gpu(root: Path) -> bool:
 
 def read_device_files(root: Path) -> DeviceFiles:
     """List the driver's device files and those that this process may not open; opens none."""
-    folder = root / "dev"
+    folder = f"{root}/dev"
     try:
         names = sorted(name for name in os.listdir(folder) if _is_nvidia(name))  # noqa: PTH208 - names, not paths
     except OSError:
         names = []
-    denied = [name for name in names if not os.access(folder / name, os.R_OK | os.W_OK)]
+    denied = [name for name in names if not os.access(f"{folder}/{name}", os.R_OK | os.W_OK)]
     return DeviceFiles(present=_paths(names), denied=_paths(denied))
 
 

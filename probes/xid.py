@@ -8,8 +8,8 @@ import pynvml
 
 from probes.facts import XidEvent
 
-WAIT_MILLISECONDS = 5_000
-"""How long one wait lasts; the call returns at once when something happens."""
+WAIT_MILLISECONDS = 60_000
+"""How long one wait lasts; the call returns at once when something happens, and each return wakes an idle machine."""
 
 _TIMEOUT = 10
 _NO_INSTANCE = 0xFFFFFFFF
