@@ -117,9 +117,10 @@ def run_inventory(settings: Settings) -> int:
 
 def inventory_process(settings: Settings) -> "InventoryProcess":
     """Wire the controller to the cluster that the settings name."""
+    from agent.class_settings import class_options  # noqa: PLC0415
     from agent.edges.lease import Election  # noqa: PLC0415
     from agent.inventory_process import LEASE_NAME, InventoryProcess  # noqa: PLC0415
-    from agent.wiring import class_options, inventory_times  # noqa: PLC0415
+    from agent.wiring import inventory_times  # noqa: PLC0415
 
     return InventoryProcess(
         open_cluster(settings, brief=True),

@@ -15,6 +15,7 @@ from agent.cluster import (
     NotFound,
     Object,
 )
+from agent.core.class_plan import Override
 from agent.core.class_spec import ClassOptions, adopted_class, is_ours
 from agent.core.cluster_views import NodeView, PodView, RecordView, node_view, pod_view, record_view
 from agent.core.fold import ClassState, fold
@@ -23,6 +24,9 @@ from agent.core.ownership import owned_paths
 from agent.inventory_pass import CLASS_DEFINITION
 
 _VIEW = "view"
+
+FOREIGN = "somebody else's"
+"""What the fleet table says of a class of a name of ours that we did not make and may not write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,8 @@ class OncePlan:
 
     differences: tuple[Difference, ...]
     """One for each class that is not as it should be."""
+    overridden: dict[str, tuple[Override, ...]]
+    """Class → the fields of it that another manager decides, with another value than ours."""
     foreign: tuple[str, ...]
     """Classes with a name of ours that somebody else made, and that are left alone."""
     classes_installed: bool
@@ -93,13 +99,17 @@ def plan_once(
     writer.learn(_definition(cluster), reading.classes.values())
     targets, foreign = _targets(reading, states, options)
     differences = []
+    overridden = {}
     for target in targets:
         others = [obj for name, obj in reading.classes.items() if name != target.name]
         found = writer.difference(target, reading.classes.get(target.name), others)
         if found.is_some:
             differences.append(found)
+        if found.overridden:
+            overridden[target.name] = found.overridden
     return OncePlan(
         differences=tuple(differences) if reading.classes_installed else (),
+        overridden=overridden,
         foreign=foreign,
         classes_installed=reading.classes_installed,
         live=reading.classes,
@@ -124,7 +134,7 @@ def difference_lines(difference: Difference, live: Object | None) -> tuple[str, 
 
 
 def fleet_rows(
-    states: dict[str, ClassState], classes: dict[str, Object]
+    states: dict[str, ClassState], classes: dict[str, Object], options: ClassOptions
 ) -> tuple[tuple[str, int, int, int, int | None, str, str, str, str], ...]:
     """Return for each class: name, nodes, total, usable, available, memory, capability, precisions, conditions.
 
@@ -146,10 +156,14 @@ def fleet_rows(
                 str(capabilities.get("memoryGB", "")),
                 str(capabilities.get("computeCapability", "")),
                 _precisions(capabilities.get("features") or ()),
-                _troubles(live),
+                _troubles(live) if not live or _is_managed(live, options) else FOREIGN,
             )
         )
     return tuple(rows)
+
+
+def _is_managed(live: Object, options: ClassOptions) -> bool:
+    return is_ours(live, options) or adopted_class(live, options) is not None
 
 
 def _targets(

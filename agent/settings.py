@@ -21,6 +21,7 @@ from agent.core.label_text import MAX_LABEL_LENGTH, is_dns_subdomain
 
 ENVIRONMENT_PREFIX = "ACCELERATOR_"
 MAX_SETTINGS_BYTES = 1024 * 1024
+LONGEST_SECONDS = 7 * 24 * 3600.0
 
 # YAML's aliases can make the value of a small file endless, so it is shown in part.
 _SHORT = reprlib.Repr()
@@ -74,7 +75,10 @@ class Settings:
     record_stale_after: Duration = setting(
         "Age of a record's observedAt from which the controller calls it stale.", default=Duration(2400)
     )
-    label_domain: str = setting("Domain of all label keys and annotations.", default=DEFAULT_DOMAIN)
+    label_domain: str = setting(
+        "Domain of all label keys and annotations; the same for agents and controller.",
+        default=DEFAULT_DOMAIN,
+    )
     former_domains: tuple[str, ...] = setting(
         "Label domains that were used before; their keys are removed from the Node.", default=()
     )
@@ -146,9 +150,11 @@ class Settings:
             problem = domain_problem(domain)
             if problem is not None:
                 raise SettingsError(problem)
-        for name in ("probe_interval", "probe_timeout", "stale_after", "exit_after", "heartbeat"):
-            if getattr(self, name) <= 0:
-                raise SettingsError(f"{name} must be longer than 0s, it is {getattr(self, name):g}s")
+        for name, kind in _HINTS.items():
+            if kind is Duration and not 0 < getattr(self, name) <= LONGEST_SECONDS:
+                raise SettingsError(
+                    f"{name} must be longer than 0s and at most 7 days, it is {getattr(self, name):g}s"
+                )
         for name in self.class_names.values():
             # It becomes the name of an object, and a label's name and value.
             if not is_dns_subdomain(name) or len(name) > MAX_LABEL_LENGTH:
@@ -264,10 +270,32 @@ def _file_values(path: str) -> dict[str, Any]:
         raise SettingsError(f"the settings file {path} is nested too deeply") from error
     if not isinstance(document, dict):
         raise SettingsError(f"the settings file {path} must hold keys and values")
+    if document:
+        _refuse_repeated(yaml.compose(content, Loader=yaml.SafeLoader), path)
     for name in document:
         if name not in _HINTS:
             raise SettingsError(f"{path}: {name!r} is not a setting{_nearest(str(name), '')}")
     return document
+
+
+def _refuse_repeated(root: Any, path: str) -> None:  # noqa: ANN401  # a YAML node
+    """Refuse a key that stands twice in one mapping: YAML would keep the last in silence."""
+    waiting, known = [root], set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in known or isinstance(node.value, str):
+            # An alias stands for a node that was looked at, however often it is used.
+            continue
+        known.add(id(node))
+        pairs = [entry for entry in node.value if isinstance(entry, tuple)]
+        keys: set[str] = set()
+        for key, _ in pairs:
+            if key.value in keys:
+                raise SettingsError(
+                    f"{path}:{key.start_mark.line + 1}: {key.value!r} stands here for the second time"
+                )
+            keys |= {key.value} if isinstance(key.value, str) else set()
+        waiting += [value for _, value in pairs] or node.value
 
 
 def _nearest(name: str, prefix: str) -> str:

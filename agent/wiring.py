@@ -1,9 +1,7 @@
 """Settings → the options that each part takes."""
 
-from collections.abc import Mapping
 from datetime import timedelta
 
-from agent.core.class_spec import ClassOptions, ListEdit
 from agent.core.pools.engines import EngineTable, EngineTableError, engine_table
 from agent.inventory_pass import InventoryTimes
 from agent.naming import naming_options
@@ -31,26 +29,6 @@ def node_pass_options(settings: Settings) -> NodePassOptions:
     )
 
 
-def class_options(settings: Settings) -> ClassOptions:
-    """Return what decides the content of classes."""
-    edits = settings.class_edits
-    for name, lists in edits.items():
-        for word in lists.keys() - {"features", "deviceIDs", "resources"}:
-            raise SettingsError(f"class_edits: {name}: {word!r} is none of features, deviceIDs, resources")
-    return ClassOptions(
-        domain=settings.label_domain,
-        resources=settings.resources,
-        prices=settings.price_list,
-        node_selectors=settings.node_selectors,
-        features=_list_edits(edits, "features"),
-        device_ids=_list_edits(edits, "deviceIDs"),
-        resource_names=_list_edits(edits, "resources"),
-        kueue_flavors=settings.kueue_flavors,
-        volcano_types=settings.volcano_gpu_types,
-        excluded_fields=frozenset(settings.excluded_fields),
-    )
-
-
 def engines_of(settings: Settings) -> EngineTable:
     """Return the model servers that are known, with the operator's own."""
     for word in settings.pools.keys() - {"engines"}:
@@ -64,14 +42,3 @@ def engines_of(settings: Settings) -> EngineTable:
 def inventory_times(settings: Settings) -> InventoryTimes:
     """Return the controller's times."""
     return InventoryTimes(stale_after=settings.record_stale_after)
-
-
-def _list_edits(edits: Mapping[str, Mapping[str, Mapping[str, list[str]]]], word: str) -> dict[str, ListEdit]:
-    found = {}
-    for name, lists in edits.items():
-        edit = lists.get(word, {})
-        for key in edit.keys() - {"add", "drop"}:
-            raise SettingsError(f"class_edits: {name}: {word}: {key!r} is neither add nor drop")
-        if edit:
-            found[name] = ListEdit(add=tuple(edit.get("add", ())), drop=tuple(edit.get("drop", ())))
-    return found

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from agent.app import now
+from agent.class_settings import class_options
 from agent.cluster import ACCELERATOR_NODES, CRDS, NODES, Cluster, Object
 from agent.edges.cluster import KubernetesCluster, kubeconfig
 from agent.edges.web import Answers, WebServer
@@ -22,7 +23,7 @@ from agent.inventory_process import InventoryProcess
 from agent.node_pass import NodePass
 from agent.node_process import NodeProcess
 from agent.settings import load_settings
-from agent.wiring import class_options, inventory_times, node_pass_options
+from agent.wiring import inventory_times, node_pass_options
 from fakes.cluster import FakeCluster
 from probes.host_process import ProbeHost
 

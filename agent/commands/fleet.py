@@ -1,17 +1,25 @@
 """The commands that look at a whole cluster once: `classes --from-cluster`, `inventory --once`, `prune`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, TextIO
 
+from agent.class_settings import class_options
 from agent.class_writer import Difference
 from agent.cluster import Cluster
 from agent.commands.dumping import dump
+from agent.core.class_plan import Override
 from agent.core.text_table import text_table
-from agent.inventory_reading import class_states, difference_lines, fleet_rows, plan_once, read_cluster
+from agent.inventory_reading import (
+    OncePlan,
+    class_states,
+    difference_lines,
+    fleet_rows,
+    plan_once,
+    read_cluster,
+)
 from agent.prune_pass import Pruned, prune_classes, prune_nodes
 from agent.settings import Settings
-from agent.wiring import class_options
 
 _FLEET = (
     "class",
@@ -31,7 +39,7 @@ def print_fleet(cluster: Cluster, settings: Settings, *, output: str, width: int
     reading = read_cluster(cluster, domain=settings.label_domain)
     stale_after = timedelta(seconds=settings.record_stale_after)
     states = class_states(reading, now=datetime.now(UTC), stale_after=stale_after)
-    rows = fleet_rows(states, reading.classes)
+    rows = fleet_rows(states, reading.classes, class_options(settings))
     if output == "table":
         cells = [["?" if cell is None else str(cell) for cell in row] for row in rows]
         text = text_table(_FLEET, cells, width=width) if rows else "No class: no node has an accelerator."
@@ -50,10 +58,15 @@ def print_inventory(cluster: Cluster, settings: Settings, *, output: str, stdout
         stale_after=timedelta(seconds=settings.record_stale_after),
     )
     if output == "table":
-        print("\n\n".join(_once_lines(plan.differences, plan.live, plan.foreign)), file=stdout)
+        print("\n\n".join(_once_lines(plan)), file=stdout)
     else:
         changes = [_change(difference, plan.live.get(difference.name)) for difference in plan.differences]
-        print(dump({"differences": changes, "leftAlone": list(plan.foreign)}, output), file=stdout)
+        overridden = {
+            name: [_override_line(override) for override in overrides]
+            for name, overrides in plan.overridden.items()
+        }
+        report = {"differences": changes, "overridden": overridden, "leftAlone": list(plan.foreign)}
+        print(dump(report, output), file=stdout)
     return 1 if plan.differences else 0
 
 
@@ -78,17 +91,23 @@ def run_prune(
     return 1 if of_classes.kept else 0
 
 
-def _once_lines(
-    differences: Sequence[Difference], live: Mapping[str, Any], foreign: Sequence[str]
-) -> list[str]:
+def _once_lines(plan: OncePlan) -> list[str]:
     blocks = []
-    for difference in differences:
-        held = live.get(difference.name)
+    for difference in plan.differences:
+        held = plan.live.get(difference.name)
         lines = difference_lines(difference, held)
         what = "would be made" if held is None else "would change"
         blocks.append("\n".join([f"{difference.name} {what}:", *(f"  {line}" for line in lines)]))
-    blocks += [f"{name} is somebody else's and is left alone" for name in foreign]
+    for name, overrides in plan.overridden.items():
+        kept = (f"  {_override_line(override)}" for override in overrides)
+        blocks.append("\n".join([f"{name} keeps what others decided:", *kept]))
+    blocks += [f"{name} is somebody else's and is left alone" for name in plan.foreign]
     return blocks or ["No difference."]
+
+
+def _override_line(override: Override) -> str:
+    by = f" by {override.manager}" if override.manager else ""
+    return f"{override.field}: {override.theirs}{by}; ours would be {override.ours}"
 
 
 def _change(difference: Difference, live: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -107,4 +126,8 @@ def _prune_lines(pruned: Pruned, classes: Pruned, *, dry_run: bool) -> list[str]
     lines += [f"{verb} the record {name}" for name in pruned.records]
     lines += [f"{verb} the class {name}" for name in classes.classes]
     lines += [f"kept the class {name}: named by {', '.join(users)}" for name, users in classes.kept.items()]
+    if (pruned.labels or pruned.records) and not dry_run:
+        lines.append(
+            "An agent that still runs writes its labels again: stop the DaemonSet first, then prune."
+        )
     return lines or ["There was nothing of ours."]

@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 
 import msgspec
 import urllib3
+import yaml
 from kubernetes.client.api_client import ApiClient
 from kubernetes.client.configuration import Configuration
 from kubernetes.client.exceptions import ApiException
@@ -95,9 +96,13 @@ def kubeconfig(path: str | None = None, *, context: str | None = None) -> Config
 
     def read() -> Configuration:
         configuration = Configuration()
-        load_kube_config(  # type: ignore[no-untyped-call]
-            config_file=path, context=context, client_configuration=configuration, persist_config=False
-        )
+        try:
+            load_kube_config(  # type: ignore[no-untyped-call]
+                config_file=path, context=context, client_configuration=configuration, persist_config=False
+            )
+        except (TypeError, AttributeError, KeyError, ValueError, yaml.YAMLError) as error:
+            # What the client meets in a file that is no kubeconfig: it indexes before it looks.
+            raise ConfigException(f"{path or 'the kubeconfig file'} is no kubeconfig: {error}") from error
         # It would read the file's settings anew at each request. A credential that has expired is a 401, and then the
         # whole file is read again.
         configuration.refresh_api_key_hook = None

@@ -4,7 +4,14 @@ from datetime import timedelta
 
 from agent.cluster import ACCELERATOR_CLASSES, ACCELERATOR_NODES, NODES, SERVING_RUNTIMES
 from agent.core.class_spec import ClassOptions
-from agent.inventory_reading import class_states, difference_lines, fleet_rows, plan_once, read_cluster
+from agent.inventory_reading import (
+    FOREIGN,
+    class_states,
+    difference_lines,
+    fleet_rows,
+    plan_once,
+    read_cluster,
+)
 from agent.prune_pass import Pruned, prune_classes, prune_nodes
 from tests.inventory.hardware import H100, L4, h100, l4
 
@@ -73,7 +80,7 @@ def test_the_fleet_is_a_table(scene):
     scene.settle()
     reading = read_cluster(scene.cluster, domain=DOMAIN)
     states = class_states(reading, now=scene.time.wall, stale_after=STALE)
-    assert fleet_rows(states, reading.classes) == (
+    assert fleet_rows(states, reading.classes, ClassOptions()) == (
         (
             H100,
             1,
@@ -93,10 +100,30 @@ def test_the_fleet_is_a_table(scene):
             None,
             "24Gi",
             "8.9",
-            fleet_rows(states, reading.classes)[1][7],
+            fleet_rows(states, reading.classes, ClassOptions())[1][7],
             "AvailabilityKnown=False:ResourceNotOffered",
         ),
     )
+
+
+def test_the_table_says_which_class_is_somebody_elses_and_a_look_names_what_a_person_decided(scene):
+    scene.node("n1", EIGHT)
+    scene.settle()
+    spec = {"family": "grace"}
+    body = {"apiVersion": "ome.io/v1beta1", "kind": "AcceleratorClass", "metadata": {"name": H100}}
+    scene.cluster.apply(ACCELERATOR_CLASSES, {**body, "spec": spec}, manager="person", force=True)
+    foreign = {"capabilities": {}, "discovery": {}}
+    scene.cluster.apply(
+        ACCELERATOR_CLASSES, {**body, "metadata": {"name": "their-own"}, "spec": foreign}, manager="person"
+    )
+    plan = plan_once(scene.cluster, ClassOptions(), now=scene.time.wall)
+    ((field, manager, theirs),) = [(one.field, one.manager, one.theirs) for one in plan.overridden[H100]]
+    assert (field, manager, theirs) == ("family", "person", "grace")
+    reading = read_cluster(scene.cluster, domain=DOMAIN)
+    states = class_states(reading, now=scene.time.wall, stale_after=STALE)
+    conditions = {row[0]: row[-1] for row in fleet_rows(states, reading.classes, ClassOptions())}
+    assert conditions["their-own"] == FOREIGN
+    assert conditions[H100] != FOREIGN
 
 
 # Prune
