@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from agent.cluster import Cluster, Object
-from agent.core.label_plan import Contention, Denial, contention_after_read, denials_after, held_back
+from agent.core.label_plan import (
+    Contention,
+    Denial,
+    contention_after_read,
+    denials_after,
+    former_keys_kept,
+    held_back,
+)
 from agent.core.outcomes import Published
 from agent.node_publish import apply_labels, with_left_out
 
@@ -32,6 +39,7 @@ class NodeLabels:
             return Published(target="labels", reason="RivalDeletesLabels", message=message)
         back = held_back(self._denials, desired, monotonic)
         tried = {key: value for key, value in desired.items() if key not in back}
+        tried |= former_keys_kept(node, back, self._domains)
         result = apply_labels(cluster, node, tried, domains=self._domains)
         held = (result.node["metadata"].get("labels") or {}).keys()
         if not result.published.failed or result.published.left_out:

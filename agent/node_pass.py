@@ -97,6 +97,7 @@ class NodePass:
         self._record_read = False
         self._labels = NodeLabels((options.domain, *options.former_domains))
         self._next_heartbeat: float | None = None
+        self._undeclared: frozenset[str] = frozenset()
         self._heard: deque[tuple[str, int]] = deque(maxlen=MAX_EVENTS_A_PASS)
         self.release_announced = False
         """Whether the Node said, when it was last read, that its driver is about to be changed."""
@@ -229,10 +230,21 @@ class NodePass:
                 facts, identity, now=now.wall, agent_version=self._options.agent_version, previous=live or {}
             )
             heartbeat_due = False
-        published = apply_record(cluster, live, desired, heartbeat_due=heartbeat_due)
+        published = apply_record(
+            cluster, live, desired, heartbeat_due=heartbeat_due, undeclared=self._undeclared
+        )
         if published.written:
+            self._learn_undeclared(published)
             self._next_heartbeat = now.monotonic + self._heartbeat_seconds()
         return published
+
+    def _learn_undeclared(self, published: Published) -> None:
+        """Remember what the installed definition does not know, and say so when it changes."""
+        left_out = frozenset(published.left_out)
+        if left_out - self._undeclared:
+            fields = {"fields": " ".join(sorted(left_out)), "why": next(iter(published.left_out.values()))}
+            LOG.warning("the record is published without some fields", extra=fields)
+        self._undeclared = left_out
 
     def _heartbeat_due(self, live: Object | None, now: Instant) -> bool:
         """Tell whether the record must be renewed; the first look takes its age from what it says itself."""

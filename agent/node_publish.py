@@ -1,6 +1,6 @@
 """Writes what an agent knows to its own Node and its own record, and nothing else: read, compare, apply on difference."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,13 +13,17 @@ from agent.cluster import (
     Forbidden,
     Invalid,
     Object,
+    ServerFault,
 )
 from agent.core.keys import AGENT_MANAGER
-from agent.core.label_plan import NOBODY, LabelPlan, plan_labels
+from agent.core.label_plan import NOBODY, LabelPlan, former_keys_kept, plan_labels
 from agent.core.outcomes import Published, PublishTarget
+from agent.core.undeclared import undeclared_fields, without_fields
 
 # Fields of a record that change without anything having changed.
 _UNREMARKABLE = ("observedAt",)
+
+_NOT_DECLARED = "the installed definition of AcceleratorNode does not know it; apply the newer one"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +43,7 @@ def apply_labels(
         node = _without_orphans(cluster, node, plan.orphans)
         if not plan.needed:
             return _label_result(plan, node, written=bool(plan.orphans))
-        return _send_labels(cluster, node, plan)
+        return _send_labels(cluster, node, plan, domains)
     except ClusterError as error:
         return LabelResult(published=_refused("labels", error, plan.rivals), node=node)
 
@@ -58,23 +62,53 @@ def with_left_out(published: Published, left_out: Mapping[str, str]) -> Publishe
     )
 
 
-def apply_record(cluster: Cluster, live: Object | None, desired: Object, *, heartbeat_due: bool) -> Published:
-    """Write the record when it says something new, or when its heartbeat is due; no `ClusterError` leaves."""
+def apply_record(
+    cluster: Cluster,
+    live: Object | None,
+    desired: Object,
+    *,
+    heartbeat_due: bool,
+    undeclared: Collection[str] = (),
+) -> Published:
+    """Write the record when it says something new, or when its heartbeat is due; no `ClusterError` leaves.
+
+    `undeclared` are the fields that an older definition was found not to know; a heartbeat tries them again. Those that it
+    does not know now are left out, and named by the outcome.
+    """
     if live is not None and _owner_uid(live) not in {None, _owner_uid(desired)}:
         message = (
             "the record belongs to a Node of this name that was deleted; waiting for the garbage collector"
         )
         return Published(target="record", reason="OwnerIsGone", message=message)
-    if live is not None and not heartbeat_due and _content(live) == _content(desired):
-        return Published(target="record")
-    try:
-        cluster.apply(ACCELERATOR_NODES, desired, manager=AGENT_MANAGER, force=True)
-    except ClusterError as error:
-        return _refused("record", error, {})
-    return Published(target="record", written=True, reason="Written")
+    left_out = frozenset() if heartbeat_due else frozenset(undeclared)
+    if (
+        live is not None
+        and not heartbeat_due
+        and _content(live) == _content(without_fields(desired, left_out))
+    ):
+        return Published(target="record", left_out=dict.fromkeys(left_out, _NOT_DECLARED))
+    return _send_record(cluster, desired, left_out)
 
 
-def _send_labels(cluster: Cluster, node: Object, plan: LabelPlan) -> LabelResult:
+def _send_record(cluster: Cluster, desired: Object, left_out: frozenset[str]) -> Published:
+    """Apply the record, each time without what the installed definition was found not to know."""
+    while True:
+        try:
+            body = without_fields(desired, left_out)
+            cluster.apply(ACCELERATOR_NODES, body, manager=AGENT_MANAGER, force=True)
+        except ServerFault as error:
+            named = undeclared_fields(error.message) - left_out if error.permanent else frozenset()
+            if not named:
+                return _refused("record", error, {})
+            left_out |= named
+        except ClusterError as error:
+            return _refused("record", error, {})
+        else:
+            told = dict.fromkeys(sorted(left_out), _NOT_DECLARED)
+            return Published(target="record", written=True, reason="Written", left_out=told)
+
+
+def _send_labels(cluster: Cluster, node: Object, plan: LabelPlan, domains: Sequence[str]) -> LabelResult:
     """Apply once, and once more without the keys that the server named: one bad key must not cost the others."""
     try:
         return _label_result(plan, _apply(cluster, node, plan.apply), written=True)
@@ -85,6 +119,7 @@ def _send_labels(cluster: Cluster, node: Object, plan: LabelPlan) -> LabelResult
         if not named and not force:
             raise
     kept = {key: value for key, value in plan.apply.items() if key not in named}
+    kept |= former_keys_kept(node, named, domains)
     written = _apply(cluster, node, kept, force=force)
     if not named:
         return _label_result(plan, written, written=True)

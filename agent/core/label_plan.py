@@ -1,6 +1,6 @@
 """A Node as it is and the labels it should have → what to send, and what to leave alone."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -104,6 +104,21 @@ def contention_after_read(
     )
 
 
+def former_keys_kept(
+    node: Mapping[str, Any], refused: Collection[str], domains: Sequence[str]
+) -> dict[str, str]:
+    """Return the labels under former domains that stay because their successors were refused.
+
+    A policy that does not know the present domain yet must not cost a Node the labels that it has.
+    """
+    present, *former = domains
+    live: Mapping[str, str] = node["metadata"].get("labels") or {}
+    owned = owned_label_keys(dict(node), AGENT_MANAGER)
+    heads = [(key.partition("/")[0].removesuffix(present), key.partition("/")[2]) for key in refused]
+    keys = {f"{group}{domain}/{name}" for group, name in heads for domain in former}
+    return {key: live[key] for key in sorted(keys & owned & live.keys())}
+
+
 FIRST_DENIAL_SECONDS = 600.0
 LONGEST_DENIAL_SECONDS = 6 * 3600.0
 
@@ -138,6 +153,8 @@ def denials_after(
     """Return the memory after an apply in which these keys were refused; each time it waits longer."""
     after = {key: denial for key, denial in denials.items() if desired.get(key) == denial.value}
     for key, why in left_out.items():
+        if key not in desired:
+            continue
         before = after.get(key)
         seconds = FIRST_DENIAL_SECONDS if before is None else min(2 * before.seconds, LONGEST_DENIAL_SECONDS)
         after[key] = Denial(value=desired[key], why=why, until=monotonic + seconds, seconds=seconds)

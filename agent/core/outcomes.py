@@ -21,7 +21,7 @@ class Published:
     """One CamelCase word; `Unchanged` and `Written` are good news, all others a failure or something held back."""
     message: str = ""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Label keys that were not published, each with why."""
+    """Label keys, or fields of the record, that were not published, each with why."""
     rivals: Mapping[str, str] = field(default_factory=dict)
     """Label keys that another manager owns, each with its name."""
 
