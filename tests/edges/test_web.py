@@ -375,3 +375,70 @@ def test_families_of_a_failed_probe_are_served():
 def test_a_family_without_samples_is_still_announced():
     body, _ = exposition((Family(name="x", kind="gauge", help="Help."),))
     assert b"# TYPE x gauge" in body
+
+
+# --- many scrapers
+
+
+class Announced:
+    """Numbers, each of which says that somebody took it."""
+
+    def __init__(self, numbers):
+        self.numbers, self.by_another = numbers, threading.Semaphore(0)
+
+    def __next__(self):
+        number = next(self.numbers)
+        self.by_another.release()
+        return number
+
+
+def test_scrapers_who_ask_while_one_is_answered_share_the_next_exposition():
+    begun, go_on = threading.Semaphore(0), threading.Event()
+    values = iter(range(1, 10))
+
+    def families():
+        value = next(values)
+        begun.release()
+        assert go_on.wait(10)
+        return (gauge("x", "h", [one(value)]),)
+
+    expositions = web.Expositions(families)
+    with ThreadPoolExecutor(6) as pool:
+        first = pool.submit(expositions.render, "")
+        assert begun.acquire(timeout=10)
+        expositions._asked = Announced(expositions._asked)
+        others = [pool.submit(expositions.render, "") for _ in range(5)]
+        for _ in others:
+            assert expositions._asked.by_another.acquire(timeout=10)
+        go_on.set()
+        told = [one.result(10)[0].split(b"x ")[-1] for one in (first, *others)]
+    assert told == [b"1.0\n", *[b"2.0\n"] * 5]
+
+
+def test_each_exposition_is_begun_after_it_was_asked_for():
+    values = iter(range(1, 10))
+    expositions = web.Expositions(lambda: (gauge("x", "h", [one(next(values))]),))
+    told = [expositions.render("")[0].split(b"x ")[-1] for _ in range(3)]
+    assert told == [b"1.0\n", b"2.0\n", b"3.0\n"]
+
+
+def test_formats_are_kept_apart_and_never_more_than_a_few():
+    expositions = web.Expositions(lambda: (gauge("x", "h", [one(1)]),))
+    assert expositions.render(OPENMETRICS)[1] != expositions.render("")[1]
+    for number in range(100):
+        expositions.render(f"text/plain;q={number}")
+    assert len(expositions._rendered) <= web.MAX_FORMATS
+
+
+def test_a_second_answer_on_a_connection_comes_at_once():
+    """In two pieces the second would wait 40 ms for the first to be acknowledged."""
+    with serving() as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+        times = []
+        for _ in range(5):
+            began = time.monotonic()
+            connection.request("GET", "/metrics")
+            connection.getresponse().read()
+            times.append(time.monotonic() - began)
+        connection.close()
+    assert min(times[1:]) < 0.03
