@@ -1,5 +1,6 @@
 """The alerts: each fires on the fault it is for and on nothing else, and every one has its page in the runbook."""
 
+import json
 import re
 import subprocess
 import tomllib
@@ -337,6 +338,26 @@ def test_every_alert_has_words_a_severity_and_a_page_in_the_runbook() -> None:
 def test_every_alert_is_tested_here() -> None:
     text = Path(__file__).read_text()
     assert [name for name in alerts() if f"{name}=" not in text and f'"{name}"' not in text] == []
+
+
+def test_prometheus_understands_what_the_dashboards_ask(promtool: Path, tmp_path: Path) -> None:
+    asked = [
+        target["expr"].replace("$__rate_interval", "5m")
+        for path in sorted(RULES.parent.glob("dashboards/*.json"))
+        for panel in json.loads(path.read_text())["panels"]
+        for target in panel.get("targets", ())
+    ]
+    assert len(asked) > 30
+    rules = [
+        {"record": "asked:panel", "expr": expr, "labels": {"number": str(number)}}
+        for number, expr in enumerate(asked)
+    ]
+    path = tmp_path / "asked.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "asked", "rules": rules}]}))
+    done = subprocess.run(
+        [promtool, "check", "rules", path], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_operators_object_holds_the_same_rules() -> None:
