@@ -22,7 +22,9 @@ def test_the_installed_binding_will_do():
 
 
 @pytest.mark.parametrize("source", IMPOSTORS.values(), ids=IMPOSTORS.keys())
-def test_fr_011_another_module_of_that_name_is_refused_with_its_path_and_never_read_as_no_gpus(tmp_path, source):
+def test_fr_011_another_module_of_that_name_is_refused_with_its_path_and_never_read_as_no_gpus(
+    tmp_path, source
+):
     (tmp_path / "pynvml.py").write_text(source)
     environment = f"PYTHONPATH={tmp_path}:{ROOT}"
     facts = probe_once(["env", environment, sys.executable, "-m", "probes.child"], timeout_seconds=10)
