@@ -323,6 +323,21 @@ def test_a_service_in_a_file_is_read_with_its_runtime_in_the_cluster(tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"spec": {"containers": []}}, id="on no node"),
+        pytest.param({"status": {"phase": "Succeeded"}}, id="finished"),
+    ],
+)
+def test_a_pod_that_holds_nothing_is_skipped(changes):
+    cluster = in_cluster()
+    (pod,) = cluster.objects[PODS]
+    cluster.objects[PODS] = [pod | changes, pod]
+    document = match("shared", cluster=cluster).document
+    assert [node["free"] for node in document[0]["nodes"]] == [2, 8]
+
+
 def test_a_missing_right_to_read_pods_is_told_and_nothing_counts_as_held():
     cluster = in_cluster()
     cluster.refusing[PODS] = Forbidden("pods is forbidden")

@@ -102,7 +102,7 @@ class ClusterReader:
         requested = None
         if pods is not None:
             requested = pod_requests(
-                PodView(node=pod["node"], requests=pod["requests"]) for pod in pods if pod
+                PodView(node=pod["node"], requests=pod["requests"]) for pod in pods if "node" in pod
             )
         return NodesRead(
             nodes=tuple(nodes or ()),
@@ -175,6 +175,7 @@ def _record(obj: Object) -> Object:
 
 
 def _pod(obj: Object) -> Object:
+    """Return nothing of a pod that holds nothing: it is on no node, or finished."""
     view = pod_view(obj)
     return {} if view is None else {"node": view.node, "requests": view.requests}
 
