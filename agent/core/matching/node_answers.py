@@ -12,6 +12,7 @@ from agent.core.matching.membership import Member, Stranger, Unsure, membership
 from agent.core.matching.node_objects import DeviceView
 from agent.core.matching.nodes import NodeView, sick_devices
 from agent.core.matching.placement import Check, affinity_checks, selector_checks, taint_checks
+from agent.core.matching.spelling import with_general
 from agent.core.matching.verdicts import CANNOT_TELL, DOES_NOT_FIT, FITS, Verdict, all_of
 from agent.core.matching.workload import Placement, required_terms
 
@@ -57,7 +58,7 @@ def node_answer(facts: ClassFacts, node: NodeView, need: Need, scope: NodeScope)
         return _unsure(facts, node, found)
     room = _room(found, node, scope)
     barriers = list(_barriers(facts, node, scope))
-    links = list(_link_checks(found.devices, need, scope))
+    links = list(_link_checks(facts, found.devices, need, scope))
     hard = all_of(check.verdict for check in (*barriers, *links))
     when_free = all_of((hard, _enough(room.usable, need.per_pod)))
     now = all_of((when_free, _enough(room.free, need.per_pod)))
@@ -175,13 +176,16 @@ def _age(node: NodeView, scope: NodeScope) -> Iterator[Check]:
         yield Check(CANNOT_TELL, f"its record was last confirmed {minutes} minutes ago")
 
 
-def _link_checks(devices: Sequence[DeviceView], need: Need, scope: NodeScope) -> Iterator[Check]:
+def _link_checks(
+    facts: ClassFacts, devices: Sequence[DeviceView], need: Need, scope: NodeScope
+) -> Iterator[Check]:
     """Hold a tensor-parallel group to one NVLink domain, where NVLink is required and a record tells of links."""
     if not scope.nvlink_required or need.tensor_parallel < 2 or not devices:
         return
+    without = facts.features is not None and "nvlink" not in with_general(facts.features)
     domains: dict[str, int] = {}
     for device in devices:
-        if device.usable and _linked(device):
+        if device.usable and _linked(device, without=without):
             domains[_domain(device)] = domains.get(_domain(device), 0) + 1
     largest = max(domains.values(), default=0)
     # A group that spans pods is compared over nodes.
@@ -190,7 +194,10 @@ def _link_checks(devices: Sequence[DeviceView], need: Need, scope: NodeScope) ->
         yield Check(DOES_NOT_FIT, f"{largest} devices share an NVLink domain that is up, {group} are needed")
 
 
-def _linked(device: DeviceView) -> bool:
+def _linked(device: DeviceView, *, without: bool) -> bool:
+    """Tell whether links may be up; a record without a count leaves that open, save for a class without NVLink."""
+    if without and not device.link.nvlink_active:
+        return False
     fabric = device.fabric
     if fabric is not None and fabric.state in {"not-started", "in-progress"}:
         return False

@@ -256,6 +256,16 @@ def test_a_tensor_parallel_group_lies_in_one_nvlink_domain(devices, verdict):
     assert found.verdict == verdict
 
 
+def test_devices_of_a_class_without_nvlink_share_no_domain_whatever_their_record_leaves_out():
+    records = [a_record("n1", [a_device("nvidia-l40s-48gb", index) for index in range(2)])]
+    runtime = a_runtime(gpus=4, args=["--tp-size", "4"], requiredFeatures=["nvlink"])
+    (found,) = answered(runtime, [class_of("nvidia-l40s-48gb")], records=records).nodes
+    assert found.reasons == (
+        "0 devices share an NVLink domain that is up, 4 are needed",
+        "needs 4 whole, has 2 usable of 2",
+    )
+
+
 def spanning(nvlink):
     pod = {"runner": {"args": ["--tp-size", "8"], "resources": {"limits": {"nvidia.com/gpu": 4}}}}
     features = {"requiredFeatures": ["nvlink"]} if nvlink else {"minMemory": 1}
