@@ -1,6 +1,6 @@
 """The rules that compare what a class can do with what is required; which class it is stands in `identity`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
 from agent.core.matching.hardware import ClassFacts, gib_text, memory_text
@@ -87,7 +87,7 @@ def _features(requirements: Requirements, facts: ClassFacts, scope: Scope) -> It
                     rule="requiredFeatures",
                     verdict=FITS,
                     required=wanted,
-                    found=wanted,
+                    found=_own_spelling(wanted, facts.features or ()),
                     source=source,
                     path=path,
                 )
@@ -108,6 +108,12 @@ def _features(requirements: Requirements, facts: ClassFacts, scope: Scope) -> It
                     reason=f"lacks {wanted}{hint}",
                     gap=1.0,
                 )
+
+
+def _own_spelling(wanted: str, features: Iterable[str]) -> str:
+    """Return the feature of the class that is written like `wanted`, else the first numbered one of it."""
+    exact = same_name(wanted, features)
+    return exact or next(one for one in features if normal(wanted) in with_general((one,)))
 
 
 def _is_new(feature: str, scope: Scope) -> bool:

@@ -110,6 +110,21 @@ def test_required_features(features, wanted, verdict, reason):
 
 
 @pytest.mark.parametrize(
+    ("features", "wanted", "found"),
+    [
+        pytest.param(["nvlink"], "nv-link", "nvlink", id="separators"),
+        pytest.param(["tensor-cores"], "Tensor_Cores", "tensor-cores", id="case and separators"),
+        pytest.param(["nvlink-4"], "nvlink", "nvlink-4", id="numbered is the general one"),
+        pytest.param(["nvlink-4", "NVLink"], "nvlink", "NVLink", id="the name itself before a numbered one"),
+    ],
+)
+def test_a_required_feature_is_found_as_the_class_spells_it(features, wanted, found):
+    one = bare_class("x", features=features)
+    answer = outcome("requiredFeatures", one, runtime=a_runtime(requiredFeatures=[wanted]))
+    assert (answer.verdict, answer.required, answer.found) == (FITS, wanted, found)
+
+
+@pytest.mark.parametrize(
     ("one", "preferred", "verdict", "found"),
     [
         pytest.param(H100, ["fp8"], FITS, "fp8", id="fp8 on H100"),
