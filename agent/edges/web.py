@@ -31,6 +31,7 @@ MAX_CONNECTIONS = 64
 SOCKET_TIMEOUT_SECONDS = 10.0
 MAX_TARGET_BYTES = 2048
 MAX_FORMATS = 8
+SWITCH_SECONDS = 0.0005
 
 ACCEPT_SECONDS = 1.0
 """How long the port waits for a connection that was announced; some are gone again by then."""
@@ -101,6 +102,8 @@ class WebServer:
 
     def start(self) -> None:
         """Start to answer."""
+        # Threads that answer hand over to each other sooner: at Python's 5 ms twenty scrapers wait four times as long.
+        sys.setswitchinterval(SWITCH_SECONDS)
         told_to_stop, self._to_stop = os.pipe()
         self._thread = threading.Thread(target=self._serve, args=(told_to_stop,), name="web", daemon=True)
         self._thread.start()
