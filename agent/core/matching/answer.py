@@ -41,10 +41,12 @@ class ClassAnswer:
     need: Need
     precision: str | None
     rules: tuple[RuleAnswer, ...]
+    now: Verdict
+    """Whether a pod fits on any node now."""
     nodes_now: int | None
-    """Nodes where a pod fits now; `None` where no nodes are known."""
+    """Nodes where a pod fits now; `None` where no nodes are known, or one of them cannot tell."""
     nodes_total: int | None
-    """Nodes where it would fit were they empty."""
+    """Nodes where it would fit were they empty; `None` as above."""
 
     @property
     def failures(self) -> tuple[RuleAnswer, ...]:
@@ -160,10 +162,16 @@ def _class_answer(
         need=need,
         precision=precision,
         rules=tuple(rules),
-        nodes_now=sum(one.verdict == FITS for one in found) if fleet else None,
-        nodes_total=sum(one.when_free == FITS for one in found) if fleet else None,
+        now=any_of(one.verdict for one in found) if found or not fleet else DOES_NOT_FIT,
+        nodes_now=_fitting([one.verdict for one in found]) if fleet else None,
+        nodes_total=_fitting([one.when_free for one in found]) if fleet else None,
     )
     return answer, found
+
+
+def _fitting(verdicts: Sequence[Verdict]) -> int | None:
+    """Return how many fit; a count that leaves out those that cannot tell would read as theirs too."""
+    return None if CANNOT_TELL in verdicts else verdicts.count(FITS)
 
 
 def _on_nodes(
@@ -219,7 +227,7 @@ def _choice(
             facts=answer.facts,
             need=answer.need,
             precision=answer.precision,
-            nodes_now=answer.nodes_now,
+            now=answer.now,
         )
         for answer in answers
         if answer.verdict == FITS

@@ -8,6 +8,7 @@ from agent.core.matching.counts import Need
 from agent.core.matching.hardware import ClassFacts
 from agent.core.matching.precisions import DEFAULT_FOR_COMPUTE, peak_of
 from agent.core.matching.requirements import Requirements
+from agent.core.matching.verdicts import DOES_NOT_FIT, FITS, Verdict
 
 _TIERS = {"low": 1, "medium": 2, "high": 3}
 
@@ -21,8 +22,8 @@ class Candidate:
     facts: ClassFacts
     need: Need
     precision: str | None
-    nodes_now: int | None
-    """Nodes where it fits now, `None` where nodes are not known."""
+    now: Verdict
+    """Whether it fits on any node now; `cannot-tell` where no nodes are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ def _tier(candidate: Candidate) -> Decimal | None:
 
 def _first_available(candidates: Sequence[Candidate]) -> Pick:
     for candidate in candidates:
-        if candidate.nodes_now:
+        if candidate.now == FITS:
             return Pick(candidate, "first of the runtime's order that fits now")
-    note = "" if candidates[0].nodes_now is None else "; none fits now"
+    note = "; none fits now" if all(candidate.now == DOES_NOT_FIT for candidate in candidates) else ""
     return Pick(candidates[0], f"first of the runtime's order{note}")

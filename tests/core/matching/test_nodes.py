@@ -56,6 +56,20 @@ def test_a_class_answer_counts_what_is_there_in_total_and_tells_how_many_fit_now
     assert (one.verdict, one.nodes_now, one.nodes_total) == (FITS, 1, 2)
 
 
+def test_a_node_that_cannot_tell_leaves_the_count_open_and_not_at_zero():
+    record = a_record("n1", [a_device(NAME, index) for index in range(8)])
+    answer = answered(EIGHT, [H100], records=[record])
+    one = answer.classes[0]
+    assert (one.verdict, one.now, one.nodes_now, one.nodes_total) == (FITS, UNKNOWN, None, 1)
+
+
+def test_a_class_that_fits_now_on_one_node_is_the_first_available_whatever_another_cannot_tell():
+    record = a_record("n2", [a_device(NAME, index) for index in range(8)])
+    answer = answered(EIGHT, [H100], nodes=[a_node("n1", NAME)], records=[record], policy="FirstAvailable")
+    assert (answer.classes[0].now, answer.classes[0].nodes_now) == (FITS, None)
+    assert answer.choice.reason == "first of the runtime's order that fits now"
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
