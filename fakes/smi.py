@@ -7,7 +7,7 @@ MIG profiles) comes from the board or the catalogue entry of the same PCI device
 from pathlib import Path
 from typing import Any
 
-from fakes.report import is_report, is_xml, read_report
+from fakes.report import Entry, is_report, is_xml, read_report
 from fakes.scenario import Scenario
 from fakes.smi_device import device_of
 from fakes.smi_partitions import read_list
@@ -43,6 +43,8 @@ def scenario_of_report(text: str, *, name: str, listed: str = "") -> Scenario:
     version, cuda = (value_at(root, key, xml=xml) for key in ("driver_version", "cuda_version"))
     if version is None or version in ABSENT:
         raise ScenarioError("the report has no driver version: it is not whole")
+    if not xml:
+        _refuse_a_cut(root)
     devices = [device_of(gpu, names[n] if n < len(names) else ()) for n, gpu in enumerate(reports)]
     uuids = [device["uuid"] for device in devices]
     for device in devices:
@@ -52,6 +54,21 @@ def scenario_of_report(text: str, *, name: str, listed: str = "") -> Scenario:
     driver = {"version": version, **({"cuda_version": cuda} if cuda and cuda not in ABSENT else {})}
     failures = [failure for number, gpu in enumerate(reports) for failure in _failures(number, gpu)]
     return Scenario.from_data({"name": name, "driver": driver, "devices": devices, "failures": failures})
+
+
+def _refuse_a_cut(root: Entry) -> None:
+    """Refuse a text report that ends early: XML tells of that by its form, text by what every whole one has."""
+    gpus = root.all("gpu")
+    attached = root.find("Attached GPUs")
+    if attached is None or attached.value != str(len(gpus)):
+        counted = "no count" if attached is None else f"{attached.value or 'no number'} attached"
+        raise ScenarioError(f"not a whole report of nvidia-smi -q: {counted}, {len(gpus)} in the report")
+    for gpu in gpus:
+        # All that is read stands before them. A report of single sections (-d) has none either.
+        if gpu.find("Processes") is None:
+            raise ScenarioError(
+                f"not a whole report of nvidia-smi -q: GPU {gpu.value} ends before its processes"
+            )
 
 
 def _failures(number: int, gpu: GpuReport) -> list[dict[str, Any]]:

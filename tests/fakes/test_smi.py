@@ -70,6 +70,7 @@ GPU 00000000:1B:00.0
         Status                                         : Insufficient Resources
         CliqueId                                       : 7
         ClusterUUID                                    : 00112233-4455-6677-8899-aabbccddeeff
+    Processes                                          : None
 GPU 00000000:43:00.0
     Product Name                                       : NVIDIA H100 80GB HBM3
     Product Architecture                               : Hopper
@@ -81,6 +82,7 @@ GPU 00000000:43:00.0
         Bus Id                                         : 00000000:43:00.0
     FB Memory Usage
         Total                                          : [GPU is lost]
+    Processes                                          : None
 """
 
 
@@ -241,6 +243,21 @@ def test_a_profile_that_no_board_lists_is_taken_from_the_list():
         pytest.param("<nvidia_smi_log><gpu>", "not a whole report", id="cut XML"),
         pytest.param("<nvidia_smi_log></nvidia_smi_log>", "no driver version", id="empty XML"),
         pytest.param("====NVSMI LOG====\n", "no driver version", id="empty text"),
+        pytest.param(
+            TEXT[: TEXT.index("Attached GPUs")],
+            "not a whole report.*no count, 0 in the report",
+            id="cut head",
+        ),
+        pytest.param(
+            TEXT[: TEXT.index("GPU 00000000:43")],
+            "not a whole report.*2 attached, 1 in the report",
+            id="text cut between GPUs",
+        ),
+        pytest.param(
+            TEXT[: TEXT.rindex("    FB Memory Usage")],
+            "not a whole report.*GPU 00000000:43:00.0 ends before its processes",
+            id="text cut within a GPU",
+        ),
     ],
 )
 def test_a_report_that_is_hostile_or_cut_is_refused(text, message):
