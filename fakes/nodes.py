@@ -1,6 +1,7 @@
 """Named fake machines, and any other that a file describes."""
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 
 from fakes.machines import MACHINES, Data
@@ -34,7 +35,9 @@ def load(source: str) -> Scenario:
         return node(source)
     path = Path(source)
     if not path.is_file():
-        raise ScenarioError(f"{source!r} is neither a file nor one of {', '.join(names())}")
+        near = get_close_matches(source, NODES, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise ScenarioError(f"{source!r}{hint} is neither a file nor one of {', '.join(names())}")
     if path.stat().st_size > 8 * MAX_TEXT_BYTES:
         raise ScenarioError(f"{source}: larger than {8 * MAX_TEXT_BYTES} bytes")
     try:

@@ -148,7 +148,7 @@ BAD = [
     (["nothing"], "invalid choice: 'nothing'"),
     (["probe", "--nothing"], "unrecognized arguments"),
     (["probe", "-o", "xml"], "invalid choice: 'xml'"),
-    (["probe", "--fake", "h100x9"], "'h100x9' is neither a file nor one of"),
+    (["probe", "--fake", "h100x9"], "'h100x9' (did you mean h100x8?) is neither a file nor one of"),
     (["probe", "--probe-timeout", "5"], "is not a duration; write it like 90s, 5m or 1h"),
     (["probe", "--label-domain", "kubernetes.io"], "which Kubernetes reserves for itself"),
     (["probe", "--config", "/nowhere"], "cannot be read"),

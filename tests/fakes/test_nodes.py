@@ -59,6 +59,16 @@ def test_an_unknown_source_is_told_with_the_names_that_there_are(source):
         nodes.load(source)
 
 
+@pytest.mark.parametrize(
+    ("source", "hint"),
+    [("h100x", " (did you mean h100x8?)"), ("no-drivers", " (did you mean no-driver?)"), ("zzz", "")],
+)
+def test_an_unknown_name_is_told_with_the_nearest_before_the_list(source, hint):
+    with pytest.raises(ScenarioError) as told:
+        nodes.load(source)
+    assert str(told.value).startswith(f"'{source}'{hint} is neither a file nor one of ")
+
+
 def test_a_file_of_a_scenario_is_read_as_one(tmp_path):
     file = tmp_path / "odd.yaml"
     file.write_text("name: odd\ndevices: [{board: t4}]\n")
