@@ -396,7 +396,21 @@ def test_a_long_read_tells_how_far_it_is_once_a_second_and_not_before():
             "standard input:1: ServingRuntime of serving.kserve.io/v1alpha1 is not read here, only of ome.io/v1beta1",
             id="another API",
         ),
-        pytest.param("a: 1", "standard input:1: is no Kubernetes object", id="no object"),
+        pytest.param(
+            "a: 1",
+            "standard input:1: is no Kubernetes object: it has no apiVersion and no kind\n",
+            id="no object",
+        ),
+        pytest.param(
+            "kind: ServingRuntime",
+            "standard input:1: is no Kubernetes object: it has no apiVersion\n",
+            id="no apiVersion",
+        ),
+        pytest.param(
+            "apiVersion: ome.io/v1beta1",
+            "standard input:1: is no Kubernetes object: it has no kind\n",
+            id="no kind",
+        ),
         pytest.param(
             "apiVersion: ome.io/v1beta1\nkind: ServingRuntime\nmetadata: {}",
             "standard input:3: ServingRuntime has no metadata.name",

@@ -108,7 +108,9 @@ def _checked(document: Document) -> tuple[str, str | None, str]:
     value = document.value
     kind, version = value.get("kind"), value.get("apiVersion")
     if not isinstance(kind, str) or not isinstance(version, str):
-        raise InputError(f"{document.at('')}: is no Kubernetes object: it has no apiVersion and kind")
+        given = (("apiVersion", version), ("kind", kind))
+        lacking = " and no ".join(key for key, found in given if not isinstance(found, str))
+        raise InputError(f"{document.at('')}: is no Kubernetes object: it has no {lacking}")
     expected = API_VERSIONS.get(kind)
     if expected is None:
         kinds = ", ".join(API_VERSIONS)
