@@ -7,8 +7,11 @@ from typing import Any
 from agent.core.catalogue import MIB, PRECISIONS, names_on_the_bus
 from agent.core.devices import capability_text
 from agent.core.inventory import Device, Inventory
-from agent.core.text_table import text_table
+from agent.core.text_table import fitting_table, text_table
 from probes.facts import NodeFacts
+
+_SPARE = ("capability", "class", "pci", "mode", "memory")
+"""Columns of devices that a narrow terminal does without: what the product tells too goes first."""
 
 
 def facts_table(inventory: Inventory, *, width: int) -> str:
@@ -17,9 +20,8 @@ def facts_table(inventory: Inventory, *, width: int) -> str:
     parts = [_headline(facts, width)]
     if inventory.devices:
         headers = ("index", "product", "class", "memory", "capability", "mode", "pci", "state", "reasons")
-        parts.append(
-            text_table(headers, [_device_row(device) for device in _by_index(inventory)], width=width)
-        )
+        rows = [_device_row(device) for device in _by_index(inventory)]
+        parts.append(fitting_table(headers, rows, width=width, spare=_SPARE))
     partitions = [
         (
             str(device.facts.index),

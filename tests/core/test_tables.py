@@ -9,7 +9,7 @@ from agent.core.labels import labels_for
 from agent.core.outcomes import NodeReport, Published
 from agent.core.page import node_page
 from agent.core.tables import classes_table, facts_table, labels_table
-from agent.core.text_table import text_table
+from agent.core.text_table import fitting_table, text_table
 from probes.facts import FieldProblem
 from tests.hardware import could_not_ask, facts, failed, fake_facts, h100, mig, on_the_bus, readable_nodes, t4
 
@@ -26,6 +26,41 @@ def test_the_last_column_is_wrapped_and_the_others_never():
 def test_a_narrow_terminal_leaves_a_readable_minimum():
     table = text_table(("name", "words"), [("a" * 30, "one two three")], width=10)
     assert [len(line) for line in table.splitlines()] == [37, 39, 37]
+
+
+def test_a_word_is_never_cut_so_that_it_can_be_searched_for():
+    table = text_table(("name", "words"), [("a" * 30, "hw-slowdown, hw-thermal-slowdown")], width=10)
+    assert [line.split()[-1] for line in table.splitlines()] == [
+        "WORDS",
+        "hw-slowdown,",
+        "hw-thermal-slowdown",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (34, "NAME     N  KIND     WORDS\na-name   1  a-kind   two words"),
+        (
+            25,
+            "NAME     N  WORDS\na-name   1  two words\n25 columns leave no room\nfor kind; a wider\nterminal shows them.",
+        ),
+        (
+            20,
+            "NAME     WORDS\na-name   two words\n20 columns leave no\nroom for kind, n; a\nwider terminal shows\nthem.",
+        ),
+    ],
+)
+def test_a_narrow_terminal_leaves_out_what_can_be_spared_and_says_so(width, shown):
+    headers, row = ("name", "n", "kind", "words"), ("a-name ", "1", "a-kind ", "two words")
+    assert fitting_table(headers, [row], width=width, spare=("kind", "n")) == shown
+
+
+@pytest.mark.parametrize("name", readable_nodes())
+def test_the_devices_of_every_fake_machine_fit_in_80_columns(name):
+    sections = facts_table(inventory_of(fake_facts(name)), width=80).split("\n\n")
+    devices = [section for section in sections if section.startswith("INDEX")]
+    assert [line for section in devices for line in section.splitlines() if len(line) > 80] == []
 
 
 def test_one_column_is_a_list():
