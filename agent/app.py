@@ -21,6 +21,7 @@ from probes.host_process import ProbeHost
 
 if TYPE_CHECKING:
     from agent.commands.doctor import Patient
+    from agent.commands.match_sources import LocalHardware
     from agent.core.health import Instant
     from agent.edges.cluster import KubernetesCluster
     from agent.inventory_process import InventoryProcess
@@ -208,18 +209,20 @@ def configured_cluster(settings: Settings) -> "KubernetesCluster | None":
     return open_cluster(settings) if named or inside or usual.exists() else None
 
 
-def local_objects(settings: Settings, *, fake: str | None) -> list[dict[str, Any]]:
-    """Return the classes and the record that this machine's accelerators make; none where it could not be asked."""
+def local_hardware(settings: Settings, *, fake: str | None) -> "LocalHardware":
+    """Return the classes and the record that this machine's accelerators make, or why it could not be asked."""
     from agent.commands import show  # noqa: PLC0415
+    from agent.commands.match_sources import LocalHardware  # noqa: PLC0415
     from agent.core.inventory import inventory_of  # noqa: PLC0415
     from agent.naming import naming_options  # noqa: PLC0415
 
     with probe_host(settings, fake=fake) as host:
         facts = host.probe(1)
     if not facts.asked:
-        return []
+        return LocalHardware(not_asked=f"{facts.verdict}: {facts.message}")
     inventory = inventory_of(facts, options=naming_options(settings))
-    return [*show.class_objects(inventory, settings), show.record_object(inventory, settings)]
+    classes = show.class_objects(inventory, settings)
+    return LocalHardware(objects=[*classes, show.record_object(inventory, settings)])
 
 
 def capture_machine(settings: Settings, *, fake: str | None) -> tuple[NodeFacts, dict[str, Any]]:

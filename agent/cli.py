@@ -28,6 +28,7 @@ EXIT_BROKEN_PIPE = 141
 class Invocation:
     """One command as it was typed."""
 
+    program: str
     arguments: argparse.Namespace
     settings: Settings
     fake: str | None
@@ -65,6 +66,7 @@ def main(
         return int(stop.code or 0)
     try:
         invocation = Invocation(
+            program=program,
             arguments=arguments,
             settings=load_settings(vars(arguments), environment),
             fake=getattr(arguments, "fake", None) or environment.get(f"{ENVIRONMENT_PREFIX}FAKE"),
@@ -159,12 +161,13 @@ def _match(invocation: Invocation) -> int:
     return run_match(
         invocation.arguments,
         cluster=lambda: None if fake else app.configured_cluster(settings),
-        local_classes=lambda: app.local_objects(settings, fake=fake),
+        local=lambda: app.local_hardware(settings, fake=fake),
         stdout=invocation.stdout,
         stderr=invocation.stderr,
         stdin=sys.stdin.buffer,
         output=invocation.output,
         width=invocation.width,
+        program=invocation.program,
         domain=settings.label_domain,
     )
 

@@ -23,6 +23,7 @@ from agent.cluster import (
     Unreachable,
 )
 from agent.commands.match import add_match_arguments, run_match
+from agent.commands.match_sources import LocalHardware
 from agent.core.matching.requirements import POLICIES
 from tests.core.matching.kit import (
     a_device,
@@ -96,12 +97,13 @@ def match(
     status = run_match(
         parser.parse_args(argv),
         cluster=lambda: cluster,
-        local_classes=lambda: list(local),
+        local=lambda: local if isinstance(local, LocalHardware) else LocalHardware(objects=local),
         stdout=out,
         stderr=err,
         stdin=io.BytesIO(stdin.encode()),
         output=output,
         width=width,
+        program="x",
         **given,
     )
     return Result(status, out.getvalue(), err.getvalue())
@@ -268,6 +270,19 @@ def test_the_answer_says_where_the_hardware_was_read(tmp_path):
     )
 
 
+def test_a_machine_that_could_not_be_asked_is_told_with_the_reason(tmp_path):
+    local = LocalHardware(not_asked="no-driver: no driver is loaded")
+    result = match(files=[[a_runtime(minMemory=80)]], local=local, tmp_path=tmp_path)
+    (answer,) = result.document
+    assert (result.status, answer["source"]) == (3, "this machine, which could not be asked")
+    assert {
+        "id": "hardware-not-asked",
+        "severity": "error",
+        "path": "",
+        "message": "the hardware of this machine could not be asked: no-driver: no driver is loaded",
+    } in answer["findings"]
+
+
 def test_a_cluster_is_not_asked_for_what_files_hold(tmp_path):
     cluster = ListedCluster()
     match(
@@ -350,7 +365,7 @@ def test_a_cluster_that_does_not_answer_is_exit_status_8():
     cluster = in_cluster()
     cluster.refusing[ACCELERATOR_CLASSES] = Unreachable("connection refused")
     result = match(cluster=cluster)
-    assert (result.status, result.err) == (8, "the cluster could not be read: connection refused\n")
+    assert (result.status, result.err) == (8, "x: the cluster could not be read: connection refused\n")
 
 
 def test_a_long_read_tells_how_far_it_is_once_a_second_and_not_before():
@@ -439,7 +454,7 @@ def test_a_long_read_tells_how_far_it_is_once_a_second_and_not_before():
 def test_an_input_that_cannot_be_used_is_exit_status_2_with_file_line_and_reason(text, message):
     result = match("-f", "-", stdin=text)
     assert (result.status, result.out) == (2, "")
-    assert result.err.startswith(message)
+    assert result.err.startswith(f"x: {message}")
 
 
 def test_every_value_that_cannot_be_used_is_told_at_once():
@@ -448,7 +463,7 @@ def test_every_value_that_cannot_be_used_is_told_at_once():
         "  acceleratorRequirements:\n    minMemory: -1\n    requiredFeatures: null\n    minArchitectureVersion: 9.0"
     )
     lines = match("-f", "-", stdin=text).err.splitlines()
-    assert sorted(line.split(":")[1] for line in lines) == ["6", "7", "8"]
+    assert sorted(line.split(":")[2] for line in lines) == ["6", "7", "8"]
 
 
 def test_an_object_given_twice_is_refused_with_both_places(tmp_path):
@@ -470,7 +485,7 @@ def test_an_object_given_twice_is_refused_with_both_places(tmp_path):
 )
 def test_a_flag_that_cannot_be_used_is_told(flags, message, tmp_path):
     result = match(*flags, files=[[a_runtime(minMemory=80), H100]], tmp_path=tmp_path)
-    assert (result.status, result.err) == (2, message)
+    assert (result.status, result.err) == (2, f"x: {message}")
 
 
 def test_the_model_can_be_given_by_flags(tmp_path):

@@ -11,7 +11,7 @@ from agent.cluster import Cluster, ClusterError
 from agent.commands.dumping import dump
 from agent.commands.match_cluster import ClusterReader, Progress
 from agent.commands.match_input import read_inputs, refuse_bad_values
-from agent.commands.match_sources import Found, ModelFlags, Sources
+from agent.commands.match_sources import Found, LocalHardware, ModelFlags, Sources
 from agent.commands.yaml_values import InputError
 from agent.core.keys import DEFAULT_DOMAIN
 from agent.core.matching.answer import Answer, answer_for
@@ -93,21 +93,21 @@ def run_match(
     args: argparse.Namespace,
     *,
     cluster: Callable[[], Cluster | None],
-    local_classes: Callable[[], Sequence[Mapping[str, Any]]],
+    local: Callable[[], LocalHardware],
     stdout: TextIO,
     stderr: TextIO,
     stdin: BinaryIO,
     output: str,
     width: int,
+    program: str,
     domain: str = DEFAULT_DOMAIN,
     now: datetime | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> int:
     """Run `match` and return its exit status.
 
-    `cluster` is called only where a cluster is needed and returns `None` where none is configured; `local_classes`
-    returns the AcceleratorClass objects of this machine, and its AcceleratorNode where there is one. `output` is
-    `table`, `json` or `yaml`, `width` the columns of a table.
+    `cluster` is called only where a cluster is needed and returns `None` where none is configured; `local` tells
+    of this machine. `output` is `table`, `json` or `yaml`, `width` the columns of a table; errors start with `program`.
     """
     try:
         inputs = read_inputs(args.filename, stdin)
@@ -119,7 +119,7 @@ def run_match(
         run = _Run(
             args=args,
             sources=Sources(
-                inputs=inputs, connect=connect, local=local_classes, domain=domain, namespace=args.namespace
+                inputs=inputs, connect=connect, local=local, domain=domain, namespace=args.namespace
             ),
             output=output,
             width=width,
@@ -138,10 +138,11 @@ def run_match(
         refuse_bad_values(inputs, domain=domain)
         return _match(run)
     except InputError as error:
-        print(error, file=stderr)
+        # An input has as many lines as values that cannot be used.
+        print(*(f"{program}: {line}" for line in str(error).splitlines()), sep="\n", file=stderr)
         return EXIT_BAD_INPUT
     except ClusterError as error:
-        print(f"the cluster could not be read: {error}", file=stderr)
+        print(f"{program}: the cluster could not be read: {error}", file=stderr)
         return EXIT_CLUSTER
 
 

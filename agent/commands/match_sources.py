@@ -36,6 +36,15 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LocalHardware:
+    """This machine: its AcceleratorClass objects and its AcceleratorNode, or why it could not be asked."""
+
+    objects: Sequence[Object] = ()
+    not_asked: str | None = None
+    """`None` where it was asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFlags:
     """What the command line says of the model."""
 
@@ -51,8 +60,7 @@ class Sources:
     inputs: Inputs
     connect: Callable[[], ClusterReader | None]
     """Returns `None` without a cluster."""
-    local: Callable[[], Sequence[Object]]
-    """This machine's classes and record."""
+    local: Callable[[], LocalHardware]
     domain: str = DEFAULT_DOMAIN
     namespace: str | None = None
     _readers: list[ClusterReader | None] = field(default_factory=list)
@@ -66,17 +74,17 @@ class Sources:
 
     def hardware(self) -> Found:
         """Return classes and nodes; each kind from the first source that has it."""
-        local: Sequence[Object] = ()
+        local = LocalHardware()
         classes: Sequence[Object] = self.inputs.of("AcceleratorClass")
         origin = ", ".join(self.inputs.files_of("AcceleratorClass"))
         if not classes and self.reader is not None:
             classes, origin = self.reader.classes(), "the cluster"
         elif not classes:
             local = self.local()
-            classes = [obj for obj in local if obj.get("kind") == "AcceleratorClass"]
-            origin = "this machine"
+            classes = [obj for obj in local.objects if obj.get("kind") == "AcceleratorClass"]
+            origin = "this machine" if local.not_asked is None else "this machine, which could not be asked"
         facts = tuple(class_facts(obj, domain=self.domain) for obj in classes)
-        nodes, records, requested, findings, node_origin = self._nodes(local)
+        nodes, records, requested, findings, node_origin = self._nodes(local.objects)
         views, problems = node_views(nodes, records, requested=requested, domain=self.domain)
         unread = tuple(
             Finding(id="value-not-usable", severity="error", path=one.path, message=one.message)
@@ -84,7 +92,7 @@ class Sources:
         )
         where = origin if node_origin in ("", origin) else f"{origin}, nodes of {node_origin}"
         hardware = Hardware(classes=facts, nodes=views, source=where, live=node_origin == "the cluster")
-        return Found(hardware=hardware, classes=classes, findings=(*findings, *unread))
+        return Found(hardware=hardware, classes=classes, findings=(*findings, *unread, *_not_asked(local)))
 
     def class_objects(self) -> Sequence[Object] | None:
         """Return all classes that exist for lint, `None` where neither files nor a cluster tell."""
@@ -187,6 +195,12 @@ class Sources:
             precisions = Stated((word,), "--precision")
             model = replace(model, precision=word) if model else None
         return replace(subject, requirements=replace(requirements, model=model, precisions=precisions))
+
+
+def _not_asked(local: LocalHardware) -> Iterable[Finding]:
+    if local.not_asked is not None:
+        message = f"the hardware of this machine could not be asked: {local.not_asked}"
+        yield Finding(id="hardware-not-asked", severity="error", path="", message=message)
 
 
 def _named(objects: Sequence[Object], names: Sequence[str]) -> list[Object]:
