@@ -72,7 +72,8 @@ def _judge_opened(seen: Surroundings, opened: Opened, devices: Sequence[Accelera
         )
     complaints = [*_fault_complaint(sick), *_missing_complaint(seen, devices), *_mig_complaint(devices)]
     if not complaints:
-        return Judgement("complete", "AllDevicesRead", f"all {len(devices)} GPUs read")
+        read = "the one GPU was read" if len(devices) == 1 else f"all {len(devices)} GPUs read"
+        return Judgement("complete", "AllDevicesRead", read)
     return Judgement("partial", complaints[0][0], "; ".join(message for _, message in complaints))
 
 

@@ -126,12 +126,9 @@ def _ready(state: ClassState) -> dict[str, Any]:
         )
     if not state.usable:
         return condition("Ready", "False", "NoUsableDevice", f"none of {state.total} devices can be used")
-    return condition(
-        "Ready",
-        "True",
-        "DevicesUsable",
-        f"{state.usable} of {state.total} devices on {len(state.nodes)} nodes",
-    )
+    devices = "1 device" if state.total == 1 else f"{state.total} devices"
+    nodes = "1 node" if len(state.nodes) == 1 else f"{len(state.nodes)} nodes"
+    return condition("Ready", "True", "DevicesUsable", f"{state.usable} of {devices} on {nodes}")
 
 
 def _consistent(state: ClassState) -> dict[str, Any]:

@@ -227,6 +227,10 @@ def test_all_devices_read_is_complete():
     assert [found.numa_node for found in facts.accelerators] == [1, 1]
 
 
+def test_one_device_alone_is_told_in_the_singular():
+    assert opened(1, seen(gpu("1b")), device(0, "1b")).message == "the one GPU was read"
+
+
 def test_gpus_given_to_a_guest_are_not_missed():
     facts = opened(1, seen(gpu("1b"), gpu("43", driver="vfio-pci")), device(0, "1b"))
     assert facts.verdict == "complete"

@@ -23,7 +23,8 @@ def _devices(facts: NodeFacts) -> Check:
         return skipped("devices", why)
     sick = [device for device in facts.accelerators if device.fault is not None]
     if not sick:
-        return ok("devices", f"all {len(facts.accelerators)} devices were read")
+        count = len(facts.accelerators)
+        return ok("devices", "the one device was read" if count == 1 else f"all {count} devices were read")
     return finding(
         "devices",
         "; ".join(f"{_name(device)} {_fault(device)}" for device in sick),

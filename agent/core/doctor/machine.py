@@ -198,7 +198,8 @@ def _census(facts: NodeFacts) -> Check:
     if len(missing) <= nameless:
         driven = len(_driven(facts))
         return ok(
-            "census", f"the driver shows {len(facts.accelerators)} devices, the bus {driven} bound to it"
+            "census",
+            f"devices shown by the driver: {len(facts.accelerators)}, by the bus as bound to it: {driven}",
         )
     return finding(
         "census",

@@ -49,11 +49,12 @@ def answer_findings(requirements: Requirements, hardware: Hardware, options: Opt
         )
     simulated = [node.name for node in hardware.nodes if node.simulated]
     if simulated:
+        among = f"{len(simulated)} nodes have simulated hardware, among them {simulated[0]}"
         yield Finding(
             id="simulated-nodes",
             severity="warning",
             path="",
-            message=f"{len(simulated)} nodes have simulated hardware, among them {simulated[0]}",
+            message=among if len(simulated) > 1 else f"node {simulated[0]} has simulated hardware",
         )
 
 

@@ -191,7 +191,8 @@ def _link_checks(
     # A group that spans pods is compared over nodes.
     group = min(need.tensor_parallel, need.per_pod)
     if largest < group:
-        yield Check(DOES_NOT_FIT, f"{largest} devices share an NVLink domain that is up, {group} are needed")
+        sharing = "1 device is in" if largest == 1 else f"{largest} devices share"
+        yield Check(DOES_NOT_FIT, f"{sharing} an NVLink domain that is up, {group} are needed")
 
 
 def _linked(device: DeviceView, *, without: bool) -> bool:

@@ -241,7 +241,14 @@ def test_simulated_nodes_do_not_count_beside_real_ones():
 def test_simulated_nodes_alone_answer_and_are_marked():
     answer = answered(EIGHT, [H100], records=[a_record("fake", eight_devices(), simulated=True)])
     assert answer.verdict == FITS
-    assert "simulated-nodes" in {finding.id for finding in answer.findings}
+    told = {finding.id: finding.message for finding in answer.findings}
+    assert told["simulated-nodes"] == "node fake has simulated hardware"
+
+
+def test_several_simulated_nodes_are_counted():
+    records = [a_record(name, eight_devices(), simulated=True) for name in ("fake", "mock")]
+    told = {finding.id: finding.message for finding in answered(EIGHT, [H100], records=records).findings}
+    assert told["simulated-nodes"] == "2 nodes have simulated hardware, among them fake"
 
 
 def fabric(cluster, clique=0, state="completed"):
