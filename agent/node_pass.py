@@ -22,7 +22,13 @@ from agent.core.keys import DEFAULT_DOMAIN
 from agent.core.labels import labels_for
 from agent.core.outcomes import NodeReport, Published, PublishTally
 from agent.core.past import Gone, gone_after, remembered
-from agent.core.record import NodeIdentity, record_after_failure, record_for
+from agent.core.record import (
+    NodeIdentity,
+    is_of_former_node,
+    record_after_failure,
+    record_for,
+    under_former_owner,
+)
 from agent.core.recorded import facts_of, gone_of, history_of
 from agent.core.release import driver_release_announced
 from agent.node_labels import NodeLabels
@@ -33,6 +39,10 @@ LOG = logging.getLogger(__name__)
 
 RELEASED_PROBE_SECONDS = 150.0
 """Between probes while a driver upgrade is announced: unloading a driver wants a minute in which nobody opens it."""
+
+COLLECTOR_SECONDS = 90.0
+"""For so long a record of a former Node of the same name is left to the garbage collector. It takes a second as a rule, and
+misses a Node that is made again while it does not hear of Nodes."""
 
 # A storm of errors says no more than its first ones.
 MAX_EVENTS_A_PASS = 1000
@@ -94,6 +104,7 @@ class NodePass:
         self._last_facts: NodeFacts | None = None
         self._gone: tuple[Gone, ...] = ()
         self._probed_at = float("-inf")
+        self._owner_gone_since: float | None = None
         self._record_read = False
         self._labels = NodeLabels((options.domain, *options.former_domains))
         self._next_heartbeat: float | None = None
@@ -230,6 +241,8 @@ class NodePass:
                 facts, identity, now=now.wall, agent_version=self._options.agent_version, previous=live or {}
             )
             heartbeat_due = False
+        if live is not None and facts.asked and self._collector_is_late(live, identity, now):
+            desired = under_former_owner(desired, live, identity)
         published = apply_record(
             cluster, live, desired, heartbeat_due=heartbeat_due, undeclared=self._undeclared
         )
@@ -237,6 +250,16 @@ class NodePass:
             self._learn_undeclared(published)
             self._next_heartbeat = now.monotonic + self._heartbeat_seconds()
         return published
+
+    def _collector_is_late(self, live: Object, node: NodeIdentity, now: Instant) -> bool:
+        """Tell whether the record of a former Node was not collected in time, so that it is written over."""
+        if not is_of_former_node(live, node):
+            self._owner_gone_since = None
+            return False
+        if self._owner_gone_since is None:
+            self._owner_gone_since = now.monotonic
+        written_over = live["spec"].get("nodeUID") == node.uid
+        return written_over or now.monotonic - self._owner_gone_since >= COLLECTOR_SECONDS
 
     def _learn_undeclared(self, published: Published) -> None:
         """Remember what the installed definition does not know, and say so when it changes."""

@@ -30,6 +30,8 @@ SERVER_TROUBLE = (ApiError, OSError, HTTPException)
 SETTLE_SECONDS = 900.0
 """A device that changed its state too often is held at the worse one for ten minutes."""
 LABELS_BACK_SECONDS = 30.0
+COUNTED_AGAIN_SECONDS = 120.0
+"""The garbage collector may miss the old record: the agent then writes over it after 90 s."""
 MOST_AT_ONCE = 5
 AT_THE_END = {
     # class: (total, usable, available)
@@ -138,7 +140,9 @@ class Chaos:
             self.checks.note(f"{name}: the labels did not come back within {LABELS_BACK_SECONDS:.0f} s")
         else:
             self.back_after.append(after)
-        wait_for(self._totals_hold, 60.0, self.tick)
+        after = wait_for(self._totals_hold, COUNTED_AGAIN_SECONDS, self.tick)
+        if after is None:
+            self.checks.note(f"{name}: not counted again within {COUNTED_AGAIN_SECONDS:.0f} s")
         self.checks.excused.discard(name)
 
     def _totals_hold(self) -> bool:

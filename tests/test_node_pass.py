@@ -21,6 +21,7 @@ from agent.cluster import (
     Unauthorized,
     Unreachable,
 )
+from agent.core.cluster_views import record_view
 from agent.core.inventory import Options, inventory_of
 from agent.core.labels import labels_for
 from agent.node_pass import NodePass, NodePassOptions
@@ -211,15 +212,46 @@ def test_a_node_that_was_made_again_gets_its_labels_and_a_record_of_its_own(worl
     assert world.record["metadata"]["ownerReferences"][0]["uid"] == uid
 
 
-def test_a_record_of_a_node_that_is_gone_is_left_to_the_collector(world):
-    world.run()
-    stale = world.record
-    owner = {**stale["metadata"]["ownerReferences"][0], "uid": "of-another-node"}
+def left_behind(world):
+    """Have the record be owned by a former Node, as when the collector missed its end."""
+    owner = {**world.record["metadata"]["ownerReferences"][0], "uid": "of-another-node"}
     patch = {"metadata": {"ownerReferences": [owner]}}
     world.cluster.merge_patch(ACCELERATOR_NODES, "gpu-1", patch, manager="tests")
+    return [owner]
+
+
+def test_a_record_of_a_node_that_is_gone_is_left_to_the_collector(world):
+    world.run()
+    left_behind(world)
     world.run(facts(h100(0)))
     assert world.outcomes["record"] == "OwnerIsGone"
     assert len(world.record["spec"]["devices"]) == 2
+
+
+def test_a_record_that_the_collector_missed_is_written_over_and_says_whose_it_is(world):
+    world.run()
+    owners = left_behind(world)
+    world.run(*[facts(h100(0))] * 3)
+    assert world.outcomes["record"] == "Written"
+    assert world.record["metadata"]["ownerReferences"] == owners
+    uid = world.cluster.get(NODES, "gpu-1")["metadata"]["uid"]
+    assert record_view(world.record, domain=DOMAIN).owner_uid == uid
+    assert len(world.record["spec"]["devices"]) == 1
+    assert ("apply", "acceleratornodes") not in world.run()
+    # The next agent need not wait.
+    world.new_agent()
+    assert ("apply", "acceleratornodes") in world.run(TWO)
+    world.cluster.delete(ACCELERATOR_NODES, "gpu-1")
+    world.run()
+    assert world.record["metadata"]["ownerReferences"][0]["uid"] == uid
+    assert "nodeUID" not in world.record["spec"]
+
+
+def test_a_record_of_a_former_node_is_not_written_over_by_what_could_not_be_asked(world):
+    world.run()
+    left_behind(world)
+    world.run(*[could_not_ask()] * 5)
+    assert world.outcomes["record"] == "OwnerIsGone"
 
 
 # --- who owns a key

@@ -132,7 +132,9 @@ def record_view(record: Mapping[str, Any], *, domain: str) -> RecordView:
     """Return what counts of a record; one of a shape that is not ours becomes a view with a `problem`."""
     metadata = record["metadata"]
     owners = [o for o in metadata.get("ownerReferences") or () if o.get("kind") == "Node"]
-    owner_uid = owners[0].get("uid") if owners else None
+    # One that the collector has left behind says itself which Node it is of.
+    told = (record.get("spec") or {}).get("nodeUID")
+    owner_uid = told or (owners[0].get("uid") if owners else None)
     try:
         return _record_view(record, owner_uid, domain)
     except (AttributeError, KeyError, TypeError, ValueError) as error:

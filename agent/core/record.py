@@ -95,6 +95,24 @@ def record_after_failure(
     return _record(node, spec, {**(previous.get("status") or {}), "conditions": conditions})
 
 
+def is_of_former_node(record: Mapping[str, Any] | None, node: NodeIdentity) -> bool:
+    """Tell whether a record is owned by a Node of the same name that is gone."""
+    owners = ((record or {}).get("metadata") or {}).get("ownerReferences") or ()
+    return bool(owners) and all(owner.get("uid") != node.uid for owner in owners)
+
+
+def under_former_owner(
+    record: Mapping[str, Any], live: Mapping[str, Any], node: NodeIdentity
+) -> dict[str, Any]:
+    """Return the record as it may be written over one of a former Node: the owner stays, and the content says whose it is.
+
+    An owner's uid may not be changed by one who may not delete. Should the collector come after all, the next pass makes
+    the record anew.
+    """
+    metadata = {**record["metadata"], "ownerReferences": live["metadata"]["ownerReferences"]}
+    return {**record, "metadata": metadata, "spec": {**record["spec"], "nodeUID": node.uid}}
+
+
 def _record(node: NodeIdentity, spec: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": node.name}
     if node.uid is not None:

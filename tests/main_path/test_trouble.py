@@ -10,10 +10,20 @@ from typing import Any
 import psutil
 
 from agent.cluster import ACCELERATOR_NODES, EVENTS, NODES
+from agent.edges.cluster import KubernetesCluster, kubeconfig
+from agent.node_pass import NodePass, NodePassOptions
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fault_proxy import FaultProxy
 from tests.cluster.faults import Silence
-from tests.cluster.objects import INVENTORY_ACCOUNT, account_token, eventually, node_token, ready_node
+from tests.cluster.objects import (
+    INVENTORY_ACCOUNT,
+    account_token,
+    delete_pod,
+    eventually,
+    node_token,
+    ready_node,
+)
+from tests.hardware import ManualClock, fake_facts
 from tests.main_path.agent_process import AgentProcess
 from tests.main_path.conftest import StartAgent
 
@@ -134,3 +144,33 @@ def test_a_stop_is_over_in_time_also_while_the_server_is_silent(
         agent.process.stop(seconds=15.0)
         assert time.monotonic() - began < 5.0
         assert agent.process.returncode == 0
+
+
+def test_a_record_that_nobody_collects_is_written_over_with_the_rights_of_an_agent(
+    fresh_cluster: ControlPlane,
+) -> None:
+    """No collector runs here, as when it does not hear of Nodes; the Node's uid is read by the controller."""
+    clock = ManualClock()
+    found = fake_facts("t4")
+
+    def agent() -> NodePass:
+        config = fresh_cluster.kubeconfig(node_token(fresh_cluster.admin, "gpu-1"))
+        options = NodePassOptions(node_name="gpu-1", agent_version="0.1.0", allow_simulated=True)
+        cluster = KubernetesCluster(kubeconfig(str(config)))
+        return NodePass(lambda _: found, cluster, options, now=clock, jitter=lambda: 1.0)
+
+    ready_node(fresh_cluster.admin, "gpu-1")
+    agent().run()
+    fresh_cluster.admin.delete(NODES, "gpu-1")
+    again = ready_node(fresh_cluster.admin, "gpu-1")
+    delete_pod(fresh_cluster.admin, "accelerator-agent-gpu-1", namespace="accelerator-system")
+    second = agent()
+    outcomes = []
+    for _ in range(3):
+        report = second.run()
+        outcomes.append({one.target: one.reason for one in report.published}["record"])
+        clock.advance(60.0)
+    assert outcomes == ["OwnerIsGone", "OwnerIsGone", "Written"]
+    record = fresh_cluster.admin.get(ACCELERATOR_NODES, "gpu-1")
+    assert record["spec"]["nodeUID"] == again["metadata"]["uid"]
+    assert record["metadata"]["ownerReferences"][0]["uid"] != again["metadata"]["uid"]
