@@ -125,16 +125,17 @@ def started(pid: int) -> float:
 
 def pss_mib(pid: int) -> float:
     """Return the memory of a process and of all below it; what they share counts once."""
-    return sum(_pss_kib(process) for process in children_of(pid)) / 1024
+    return sum(own_pss_mib(process) for process in children_of(pid))
 
 
-def _pss_kib(pid: int) -> int:
+def own_pss_mib(pid: int) -> float:
+    """Return the memory of one process; of what it shares with others it bears its part."""
     try:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:
-        return 0
+        return 0.0
     found = re.search(r"^Pss:\s+(\d+) kB", text, re.MULTILINE)
-    return int(found[1]) if found else 0
+    return int(found[1]) / 1024 if found else 0.0
 
 
 @contextmanager

@@ -132,14 +132,15 @@ def _round(scrapers: list[socket.socket]) -> list[float]:
         for number, _ in poll.poll():
             scraper, got = open_ones[number]
             got += scraper.recv(1 << 18)
-            if _whole(got):
+            if whole(got):
                 waited.append(time.perf_counter() - asked[number])
                 poll.unregister(number)
                 del open_ones[number]
     return waited
 
 
-def _whole(got: bytearray) -> bool:
+def whole(got: bytearray) -> bool:
+    """Tell whether an answer has come to its end."""
     head, end, body = bytes(got).partition(b"\r\n\r\n")
     length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
     return bool(end) and len(body) >= int(length)
