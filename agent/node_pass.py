@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from agent.cluster import ACCELERATOR_NODES, NODES, Cluster, ClusterError, Forbidden, NotFound, Object
 from agent.core.compat import gfd_labels
-from agent.core.conditions import labels_condition
 from agent.core.health import Instant, Track
 from agent.core.inventory import (
     Inventory,
@@ -22,27 +21,16 @@ from agent.core.keys import DEFAULT_DOMAIN
 from agent.core.labels import labels_for
 from agent.core.outcomes import NodeReport, Published, PublishTally
 from agent.core.past import Gone, gone_after, remembered
-from agent.core.record import (
-    NodeIdentity,
-    is_of_former_node,
-    record_after_failure,
-    record_for,
-    under_former_owner,
-)
 from agent.core.recorded import facts_of, gone_of, history_of
 from agent.core.release import driver_release_announced
 from agent.node_labels import NodeLabels
-from agent.node_publish import apply_record
+from agent.node_record import NodeRecord
 from probes.facts import NodeFacts
 
 LOG = logging.getLogger(__name__)
 
 RELEASED_PROBE_SECONDS = 150.0
 """Between probes while a driver upgrade is announced: unloading a driver wants a minute in which nobody opens it."""
-
-COLLECTOR_SECONDS = 90.0
-"""For so long a record of a former Node of the same name is left to the garbage collector. It takes a second as a rule, and
-misses a Node that is made again while it does not hear of Nodes."""
 
 # A storm of errors says no more than its first ones.
 MAX_EVENTS_A_PASS = 1000
@@ -99,16 +87,16 @@ class NodePass:
         self._cluster = cluster
         self._options = options
         self._now = now
-        self._jitter = jitter
         self._history: dict[str, Track] = {}
         self._last_facts: NodeFacts | None = None
         self._gone: tuple[Gone, ...] = ()
         self._probed_at = float("-inf")
-        self._owner_gone_since: float | None = None
         self._record_read = False
         self._labels = NodeLabels((options.domain, *options.former_domains))
-        self._next_heartbeat: float | None = None
-        self._undeclared: frozenset[str] = frozenset()
+        self._record = NodeRecord(
+            agent_version=options.agent_version,
+            heartbeat_seconds=lambda: options.heartbeat.total_seconds() * jitter(),
+        )
         self._heard: deque[tuple[str, int]] = deque(maxlen=MAX_EVENTS_A_PASS)
         self.release_announced = False
         """Whether the Node said, when it was last read, that its driver is about to be changed."""
@@ -200,10 +188,17 @@ class NodePass:
 
     def _publish(self, cluster: Cluster, facts: NodeFacts, live: _Live) -> None:
         labels = self._publish_labels(cluster, live.node)
-        self._note(
-            labels,
-            live.record_refused or self._publish_record(cluster, live.node, live.record, facts, labels),
+        record = live.record_refused or self._record.publish(
+            cluster,
+            node=live.node,
+            live=live.record,
+            facts=facts,
+            # What a probe before has found is in the record already.
+            inventory=self.report.inventory if facts.asked else None,
+            labels=labels,
+            now=self._now(),
         )
+        self._note(labels, record)
 
     def _publish_labels(self, cluster: Cluster, node: Object) -> Published:
         """Apply the labels of the last probe that could ask; before the first there is nothing to say."""
@@ -217,67 +212,6 @@ class NodePass:
         if "gfd" in self._options.compat_labels:
             labels |= gfd_labels(inventory)
         return labels
-
-    def _publish_record(
-        self, cluster: Cluster, node: Object, live: Object | None, facts: NodeFacts, labels: Published
-    ) -> Published:
-        now = self._now()
-        identity = NodeIdentity(name=node["metadata"]["name"], uid=node["metadata"]["uid"])
-        inventory = self.report.inventory
-        if facts.asked and inventory is not None:
-            if not inventory.devices and live is None:
-                return Published(target="record", reason="NothingToWrite")
-            desired = record_for(
-                inventory,
-                identity,
-                now=now.wall,
-                agent_version=self._options.agent_version,
-                previous=live,
-                extra_conditions=(labels_condition(labels),),
-            )
-            heartbeat_due = self._heartbeat_due(live, now)
-        else:
-            desired = record_after_failure(
-                facts, identity, now=now.wall, agent_version=self._options.agent_version, previous=live or {}
-            )
-            heartbeat_due = False
-        if live is not None and facts.asked and self._collector_is_late(live, identity, now):
-            desired = under_former_owner(desired, live, identity)
-        published = apply_record(
-            cluster, live, desired, heartbeat_due=heartbeat_due, undeclared=self._undeclared
-        )
-        if published.written:
-            self._learn_undeclared(published)
-            self._next_heartbeat = now.monotonic + self._heartbeat_seconds()
-        return published
-
-    def _collector_is_late(self, live: Object, node: NodeIdentity, now: Instant) -> bool:
-        """Tell whether the record of a former Node was not collected in time, so that it is written over."""
-        if not is_of_former_node(live, node):
-            self._owner_gone_since = None
-            return False
-        if self._owner_gone_since is None:
-            self._owner_gone_since = now.monotonic
-        written_over = live["spec"].get("nodeUID") == node.uid
-        return written_over or now.monotonic - self._owner_gone_since >= COLLECTOR_SECONDS
-
-    def _learn_undeclared(self, published: Published) -> None:
-        """Remember what the installed definition does not know, and say so when it changes."""
-        left_out = frozenset(published.left_out)
-        if left_out - self._undeclared:
-            fields = {"fields": " ".join(sorted(left_out)), "why": next(iter(published.left_out.values()))}
-            LOG.warning("the record is published without some fields", extra=fields)
-        self._undeclared = left_out
-
-    def _heartbeat_due(self, live: Object | None, now: Instant) -> bool:
-        """Tell whether the record must be renewed; the first look takes its age from what it says itself."""
-        if self._next_heartbeat is None:
-            rest = self._heartbeat_seconds() - _age_seconds(live, now.wall)
-            self._next_heartbeat = now.monotonic + max(0.0, rest)
-        return now.monotonic >= self._next_heartbeat
-
-    def _heartbeat_seconds(self) -> float:
-        return self._options.heartbeat.total_seconds() * self._jitter()
 
     def _remember_record(self, record: Object | None) -> None:
         """Take the devices of the record that was there at the start as the past before this process."""
@@ -333,11 +267,3 @@ def _counted(tally: PublishTally | None, outcome: Published, now: datetime) -> P
         failures = {**tally.failures, outcome.reason: tally.failures.get(outcome.reason, 0) + 1}
         return replace(tally, failures=failures)
     return replace(tally, writes=tally.writes + outcome.written, last_success=now)
-
-
-def _age_seconds(record: Object | None, now: datetime) -> float:
-    observed = ((record or {}).get("spec") or {}).get("observedAt")
-    if observed is None:
-        return 0.0
-    # A record from the future was written by a clock that was wrong; it counts as new.
-    return max(0.0, (now - datetime.fromisoformat(observed)).total_seconds())

@@ -238,6 +238,8 @@ def test_a_record_that_the_collector_missed_is_written_over_and_says_whose_it_is
     assert record_view(world.record, domain=DOMAIN).owner_uid == uid
     assert len(world.record["spec"]["devices"]) == 1
     assert ("apply", "acceleratornodes") not in world.run()
+    world.run(could_not_ask())
+    assert world.condition("ProbeSucceeded")["status"] == "False"
     # The next agent need not wait.
     world.new_agent()
     assert ("apply", "acceleratornodes") in world.run(TWO)
