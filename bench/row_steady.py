@@ -5,6 +5,7 @@ import io
 import os
 import pstats
 import sys
+import sysconfig
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -143,7 +144,14 @@ def _split(on: Scene) -> tuple[dict[str, float], str]:
     text = io.StringIO()
     pstats.Stats(profile, stream=text).sort_stats("tottime").print_stats(18)
     lines = [line for line in text.getvalue().splitlines() if line.strip()]
-    return parts, "\n".join(line.replace(str(machine.ROOT) + "/", "") for line in lines)
+    return parts, "\n".join(_without_places(line) for line in lines)
+
+
+def _without_places(line: str) -> str:
+    """Cut from a line where this machine keeps the project, its packages and Python."""
+    for place in (sysconfig.get_path("purelib"), str(machine.ROOT), sysconfig.get_path("stdlib")):
+        line = line.replace(f"{place}/", "")
+    return line
 
 
 def _batch(meter: "_Meter", node_pass: NodePass) -> dict[str, float]:
