@@ -4,6 +4,7 @@ No I/O and no clock: views go in, class states come out. What changed since the 
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from agent.core.cluster_views import NodeView, PodView, RecordView
@@ -26,6 +27,7 @@ class Fleet:
         self._requested: dict[str, dict[str, int]] = {}
         self._shares: dict[str, tuple[Share, ...]] = {}
         self._by_class: dict[str, dict[str, Share]] = {}
+        self._stale_before = float("inf")
 
     @property
     def records(self) -> Mapping[str, RecordView]:
@@ -64,6 +66,7 @@ class Fleet:
 
     def state(self, name: str, *, stale_before: float) -> ClassState:
         """Return a class as it is now; one that no node has is empty."""
+        self._stale_before = stale_before
         shares = self._by_class.get(name, {}).values()
         return class_state(name, shares, stale_before=stale_before, pods_known=self.pods_known)
 
@@ -84,6 +87,13 @@ class Fleet:
         if not of_node:
             del self._requested[pod.node]
 
+    def _only_renewed(self, before: Share | None, after: Share | None) -> bool:
+        """Tell whether a record was only written again in time, which nearly all writes of a large fleet are."""
+        if before is None or after is None or before.observed_at is None or after.observed_at is None:
+            return False
+        in_time = before.observed_at >= self._stale_before <= after.observed_at
+        return in_time and replace(before, observed_at=after.observed_at) == after
+
     def _renew(self, node: str) -> None:
         before = self._shares.get(node, ())
         record = self._records.get(node)
@@ -96,7 +106,8 @@ class Fleet:
         for name in old.keys() | new.keys():
             if old.get(name) == new.get(name):
                 continue
-            self.dirty.add(name)
+            if not self._only_renewed(old.get(name), new.get(name)):
+                self.dirty.add(name)
             members = self._by_class.setdefault(name, {})
             _put(members, node, new.get(name))
             if not members:
