@@ -4,6 +4,7 @@
 is left out: every agent has the facts of eight H100 with identities of its own.
 """
 
+import logging
 import resource
 import sys
 import threading
@@ -170,6 +171,8 @@ def _quantiles(values: list[float]) -> Iterator[float]:
 
 def main() -> None:
     """Serve orders until standard input ends."""
+    # What thousands of agents log is not looked at.
+    logging.disable(logging.CRITICAL)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     lines: Iterator[Any] = iter(sys.stdin.buffer)

@@ -211,7 +211,7 @@ def _converged(one: Rollout) -> Figure:
 
 def _per_agent(one: Rollout) -> Figure:
     requests = Counter(
-        {key: number for key, number in one.steady.requests.items() if key.split()[1] in KINDS}
+        {key: number for key, number in one.steady.requests.items() if key.split(" ")[1] in KINDS}
     )
     return Figure(
         what=f"a steady pass at {one.nodes:,}, per agent, on the server",
@@ -236,7 +236,7 @@ def _rate(one: Rollout) -> float:
 
 
 def _writes(key: str) -> bool:
-    verb, resource, _ = key.split()
+    verb, resource, _ = key.split(" ")
     return resource in KINDS and verb not in {"GET", "LIST", "WATCH"}
 
 
