@@ -193,4 +193,6 @@ def _heard(worker: subprocess.Popen[bytes]) -> bytes:
 
 def named(names: Sequence[str], counts: Counter[str]) -> str:
     """Return counts for people, the most first."""
-    return ", ".join(f"{key} {number:,}" for key, number in counts.most_common() if key.split(" ")[1] in names)
+    return ", ".join(
+        f"{key} {number:,}" for key, number in counts.most_common() if key.split(" ")[1] in names
+    )
