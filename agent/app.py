@@ -1,9 +1,6 @@
 """The composition root: the one place that picks real edges and wires a process."""
 
-import logging
 import os
-import platform
-import random
 import signal
 import sys
 import threading
@@ -100,6 +97,8 @@ def run_node(settings: Settings, *, fake: str | None, once: bool, with_inventory
 
 def run_inventory(settings: Settings) -> int:
     """Run the controller's process until it is told to stop, and return its exit status."""
+    import logging  # noqa: PLC0415  # not for the commands that run once
+
     from agent.edges.logs import set_up_logs  # noqa: PLC0415
     from agent.edges.web import Answers, WebServer  # noqa: PLC0415
 
@@ -252,7 +251,7 @@ def patient(settings: Settings, *, fake: str | None, only_cluster: bool) -> "Pat
 
 def replica_name(settings: Settings) -> str:
     """Return the name under which this replica holds the Lease."""
-    return settings.identity or platform.node()
+    return settings.identity or os.uname().nodename
 
 
 def stop_on_signals() -> threading.Event:
@@ -264,6 +263,8 @@ def stop_on_signals() -> threading.Event:
 
 
 def _jitter() -> float:
+    import random  # noqa: PLC0415  # not for the commands that run once
+
     return random.uniform(0.9, 1.1)  # noqa: S311  # spreads load, guards nothing
 
 

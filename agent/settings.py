@@ -6,7 +6,6 @@ and so is the table in the documentation. A key that is not known is an error th
 
 import argparse
 import dataclasses
-import difflib
 import re
 import reprlib
 from collections.abc import Mapping
@@ -299,6 +298,8 @@ def _refuse_repeated(root: Any, path: str) -> None:  # noqa: ANN401  # a YAML no
 
 
 def _nearest(name: str, prefix: str) -> str:
+    import difflib  # noqa: PLC0415  # only for what is wrong
+
     close = difflib.get_close_matches(name, _HINTS, n=1)
     return f"; did you mean {prefix + (close[0].upper() if prefix else close[0])}?" if close else ""
 
