@@ -140,7 +140,10 @@ def own_pss_mib(pid: int) -> float:
 
 @contextmanager
 def peak_pss(pid: int, *, every: float = 0.005) -> Iterator[list[float]]:
-    """Sample the memory of a process tree while the body runs; the list's only item is the most."""
+    """Sample the memory of a process tree while the body runs; the list's only item is the most.
+
+    A look during which a process began or ended counts for nothing: what both shared may have been counted twice.
+    """
     import threading  # noqa: PLC0415  # only here
 
     most = [0.0]
@@ -148,7 +151,10 @@ def peak_pss(pid: int, *, every: float = 0.005) -> Iterator[list[float]]:
 
     def sample() -> None:
         while not done.wait(every):
-            most[0] = max(most[0], pss_mib(pid))
+            before = children_of(pid)
+            found = sum(own_pss_mib(process) for process in before)
+            if children_of(pid) == before:
+                most[0] = max(most[0], found)
 
     thread = threading.Thread(target=sample, daemon=True)
     thread.start()

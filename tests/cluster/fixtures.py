@@ -7,6 +7,7 @@ from typing import NoReturn
 
 import pytest
 
+from tests.cluster.audit import AuditLog
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.definitions import install_base, install_class_crd, install_crd, remove_class_crd
 from tests.cluster.fault_proxy import FaultProxy
@@ -62,14 +63,20 @@ def cluster_program(pytestconfig: pytest.Config) -> Program:
 
 @pytest.fixture(scope="session")
 def new_control_plane(
-    cluster_program: Program, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[], ControlPlane]]:
-    """Make further, empty control planes, for tests that need one to themselves; each ends with the session."""
+    cluster_program: Program, audit_logs: list[AuditLog], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., ControlPlane]]:
+    """Make further, empty control planes, with flags of the API server, for tests that need one to themselves.
+
+    Each ends with the session.
+    """
     made: list[ControlPlane] = []
 
-    def make() -> ControlPlane:
-        plane = ControlPlane(cluster_program, tmp_path_factory.mktemp("cluster"))
+    def make(*apiserver_flags: str) -> ControlPlane:
+        plane = ControlPlane(
+            cluster_program, tmp_path_factory.mktemp("cluster"), apiserver_flags=apiserver_flags
+        )
         made.append(plane)
+        audit_logs.append(plane.audit)
         plane.start()
         return plane
 
@@ -79,7 +86,13 @@ def new_control_plane(
 
 
 @pytest.fixture(scope="session")
-def control_plane(new_control_plane: Callable[[], ControlPlane]) -> ControlPlane:
+def audit_logs() -> list[AuditLog]:
+    """What every API server of the session has logged so far."""
+    return []
+
+
+@pytest.fixture(scope="session")
+def control_plane(new_control_plane: Callable[..., ControlPlane]) -> ControlPlane:
     """The session's etcd and API server, with both definitions and our namespace, accounts, rights and policy."""
     plane = new_control_plane()
     install_base(plane.admin)

@@ -117,7 +117,7 @@ def test_without_the_definition_of_classes_the_collection_is_not_there(no_classe
 
 
 def test_a_cluster_to_oneself_is_empty_and_apart(
-    control_plane: ControlPlane, new_control_plane: Callable[[], ControlPlane]
+    control_plane: ControlPlane, new_control_plane: Callable[..., ControlPlane]
 ) -> None:
     own = new_control_plane()
     assert own.server != control_plane.server

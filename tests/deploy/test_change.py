@@ -32,7 +32,7 @@ Start = Callable[..., AgentProcess]
 
 
 @pytest.fixture
-def plane(new_control_plane: Callable[[], ControlPlane]) -> Iterator[ControlPlane]:
+def plane(new_control_plane: Callable[..., ControlPlane]) -> Iterator[ControlPlane]:
     """A cluster to oneself with the base and OME's definition, and one Node."""
     plane = new_control_plane()
     plane.kubectl("apply", "-k", str(DAEMONSET_FOLDER / "overlays" / "ome-crd"))

@@ -1,45 +1,30 @@
 """The manifests executed: the real controllers and scheduler place the Pods, and each container's command runs."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from agent.cluster import ACCELERATOR_CLASSES, ACCELERATOR_NODES, INFERENCE_POOLS, NODES
-from tests import cluster
+from agent.cluster import ACCELERATOR_CLASSES, ACCELERATOR_NODES, NODES
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.definitions import install_crd
 from tests.cluster.kubelet import Environment, Kubelet
 from tests.cluster.objects import DAEMONSET_FOLDER, NAMESPACE, delete_pod, eventually, ready_node
+from tests.deploy.executed import (
+    AGENTS,
+    DOMAIN,
+    Running,
+    labels_of,
+    make_a_pool,
+    update_in_turn,
+    variables,
+)
+from tests.deploy.rights import granted_to, used_by
 
-POOL_CRD = Path(cluster.__file__).parent / "manifests" / "inferencepools-crd.yaml"
-DOMAIN = "accelerators.ome.io"
-AGENTS = "app.kubernetes.io/component=agent"
 CONTROLLERS = "app.kubernetes.io/component=inventory"
-FAKES = {"gpu-1": "h100x8", "gpu-2": "l40s", "gpu-3": "t4", "plain": "no-gpu"}
-
-
-def variables(pod: dict[str, Any], ip: str) -> dict[str, str]:
-    """Return what the hardware and the network would be: a fake of each node, and the Pod's own address."""
-    found = {"ACCELERATOR_LISTEN": f"{ip}:9478", "ACCELERATOR_ALLOW_SIMULATED": "true"}
-    if pod["metadata"]["labels"]["app.kubernetes.io/component"] == "agent":
-        found |= {"ACCELERATOR_FAKE": FAKES[pod["spec"]["nodeName"]], "ACCELERATOR_PROBE_INTERVAL": "2s"}
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """An installation whose Pods were all Ready once."""
-
-    plane: ControlPlane
-    kubelet: Kubelet
 
 
 @pytest.fixture(scope="module")
 def running(
-    new_control_plane: Callable[[], ControlPlane],
+    new_control_plane: Callable[..., ControlPlane],
     new_kubelet: Callable[[ControlPlane, Environment], Kubelet],
 ) -> Iterator[Running]:
     """Two Nodes with accelerators, one without, and what `kubectl apply -k` makes of them."""
@@ -59,23 +44,6 @@ def running(
     kubelet.await_ready(NAMESPACE, 2, selector=CONTROLLERS, seconds=60)
     yield Running(plane, kubelet)
     plane.stop()
-
-
-def make_a_pool(plane: ControlPlane) -> None:
-    """Install the kind InferencePool and one of it, so that the controller reads all it may."""
-    install_crd(plane.admin, POOL_CRD)
-    body = {
-        "apiVersion": INFERENCE_POOLS.api_version,
-        "kind": INFERENCE_POOLS.kind,
-        "metadata": {"name": "llama", "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": "llama"}}, "targetPorts": [{"number": 8000}]},
-    }
-    plane.admin.create(INFERENCE_POOLS, body, namespace="default")
-
-
-def labels_of(plane: ControlPlane, node: str) -> dict[str, str]:
-    labels: dict[str, str] = plane.admin.get(NODES, node)["metadata"]["labels"]
-    return {key: value for key, value in labels.items() if key.partition("/")[0].endswith(DOMAIN)}
 
 
 def test_labels_records_and_classes_appear(running: Running) -> None:
@@ -153,19 +121,7 @@ def test_a_drained_node_keeps_its_agent_and_loses_the_controller(running: Runnin
 
 
 def test_a_rolling_update_replaces_every_agent_in_time_and_writes_no_label_anew(running: Running) -> None:
-    plane, kubelet = running.plane, running.kubelet
-    before = {pod["metadata"]["name"] for pod in kubelet.await_ready(NAMESPACE, 3, selector=AGENTS)}
-    labels = {node: labels_of(plane, node) for node in ("gpu-1", "gpu-2")}
-    mark = plane.audit.mark()
-    plane.kubectl("-n", NAMESPACE, "set", "env", "daemonset/accelerator-agent", "ACCELERATOR_LOG_LEVEL=debug")
-    plane.kubectl("-n", NAMESPACE, "rollout", "status", "daemonset/accelerator-agent", "--timeout=60s")
-    after = {pod["metadata"]["name"] for pod in kubelet.await_ready(NAMESPACE, 3, selector=AGENTS)}
-    assert before & after == set()
-    assert {name: kubelet.ended[name].status for name in before} == dict.fromkeys(before, 0)
-    assert max(kubelet.ended[name].seconds for name in before) < 5
-    assert {node: labels_of(plane, node) for node in labels} == labels
-    writes = plane.audit.since(mark, user=":accelerator-agent", resource="nodes", writes_only=True)
-    assert writes == []
+    update_in_turn(running, agents=3)
 
 
 LISTS = {
@@ -194,28 +150,3 @@ def test_nothing_that_the_accounts_asked_for_was_forbidden(running: Running) -> 
     )
     assert asked
     assert [request for request in asked if request.status == 403] == []
-
-
-def used_by(plane: ControlPlane, account: str) -> set[tuple[str, str, str]]:
-    """Return what the account asked for since the installation, as (verb, group, resource); discovery apart."""
-    asked = [request for request in plane.audit.since(user=f":{account}") if request.resource]
-    # An apply that creates is logged as a patch, and needs both rights.
-    created = {("create", one.group, one.what) for one in asked if one.verb == "patch" and one.status == 201}
-    return created | {(one.verb, one.group, one.what) for one in asked}
-
-
-def granted_to(plane: ControlPlane, account: str) -> set[tuple[str, str, str]]:
-    """Return what the account's roles grant, as (verb, group, resource)."""
-    kinds = ("clusterroles", "roles")
-    roles = [
-        role for kind in kinds for role in plane.admin.items(f"/apis/rbac.authorization.k8s.io/v1/{kind}")
-    ]
-    return {
-        (verb, group, resource)
-        for role in roles
-        if role["metadata"]["name"].startswith(account)
-        for rule in role["rules"]
-        for verb in rule["verbs"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-    }

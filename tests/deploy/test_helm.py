@@ -172,7 +172,7 @@ def test_settings_reach_both_workloads_and_a_change_replaces_the_pods(
 
 
 @pytest.fixture(scope="module")
-def plane(new_control_plane: Callable[[], ControlPlane]) -> Iterator[ControlPlane]:
+def plane(new_control_plane: Callable[..., ControlPlane]) -> Iterator[ControlPlane]:
     plane = new_control_plane()
     yield plane
     plane.stop()
@@ -206,7 +206,7 @@ def installed(plane: ControlPlane) -> set[str]:
 
 
 def test_the_policy_is_rendered_for_another_domain_the_former_one_and_gfd(
-    run_helm: RunHelm, new_control_plane: Callable[[], ControlPlane]
+    run_helm: RunHelm, new_control_plane: Callable[..., ControlPlane]
 ) -> None:
     plane = new_control_plane()
     done = run_helm(

@@ -23,7 +23,7 @@ EVERY = sorted(
 
 
 @pytest.fixture(scope="module")
-def installed(new_control_plane: Callable[[], ControlPlane]) -> Iterator[ControlPlane]:
+def installed(new_control_plane: Callable[..., ControlPlane]) -> Iterator[ControlPlane]:
     """A cluster of three Nodes, one of them tainted, on which kubectl installed the overlay with OME's definition."""
     plane = new_control_plane()
     ready_node(plane.admin, "plain")

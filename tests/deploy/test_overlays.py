@@ -23,7 +23,7 @@ Object = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def plane(new_control_plane: Callable[[], ControlPlane]) -> Iterator[ControlPlane]:
+def plane(new_control_plane: Callable[..., ControlPlane]) -> Iterator[ControlPlane]:
     """A cluster that knows the kinds of others, and a namespace of the level restricted."""
     plane = new_control_plane()
     install_foreign_definitions(plane.admin)
@@ -139,7 +139,7 @@ def test_the_namespace_is_as_strict_as_the_pods_let_it(plane: ControlPlane, over
 
 
 def test_aggregation_gives_viewers_and_editors_their_rights(
-    new_control_plane: Callable[[], ControlPlane],
+    new_control_plane: Callable[..., ControlPlane],
 ) -> None:
     plane = new_control_plane()
     plane.kubectl("apply", "-k", str(OVERLAYS["ome-crd"]))

@@ -8,7 +8,6 @@ import pytest
 from agent.cluster import ACCELERATOR_CLASSES, ACCELERATOR_NODES, NODES, Gone
 from agent.edges.cluster import KubernetesCluster, kubeconfig
 from agent.edges.watching import Reflector
-from tests.cluster.control_plane import ControlPlane
 from tests.cluster.definitions import install_base, install_crd
 from tests.cluster.fault_proxy import FaultProxy
 from tests.cluster.faults import refusal
@@ -19,12 +18,9 @@ from tests.main_path.agent_process import AgentProcess
 
 
 @pytest.fixture(scope="module")
-def compacting(cluster_program, tmp_path_factory):
+def compacting(new_control_plane):
     """A cluster to oneself whose history is dropped every two seconds."""
-    plane = ControlPlane(
-        cluster_program, tmp_path_factory.mktemp("cluster"), apiserver_flags=["--etcd-compaction-interval=2s"]
-    )
-    plane.start()
+    plane = new_control_plane("--etcd-compaction-interval=2s")
     install_base(plane.admin)
     install_crd(plane.admin, CLASS_CRD)
     yield plane
