@@ -7,7 +7,7 @@ import re
 import pytest
 import yaml
 
-from agent.cluster import ACCELERATOR_NODES, CRDS, NODES, Forbidden, Unreachable
+from agent.cluster import ACCELERATOR_CLASSES, ACCELERATOR_NODES, CRDS, NODES, Forbidden, Unreachable
 from agent.commands.doctor import Patient, doctor_checks, run_doctor
 from agent.core.doctor.check import findings
 from agent.core.doctor.machine import Surroundings
@@ -18,6 +18,7 @@ from tests.hardware import DOMAIN, facts, h100
 from tests.world import DEPLOY, World
 
 GPU = "nvidia.com/gpu"
+H100 = "nvidia-h100-80gb"
 PRIVILEGED = Surroundings(in_container=False, user=0, system_administrator=True)
 
 
@@ -300,6 +301,44 @@ def test_fr_131_nodes_with_gpus_and_no_agent_are_named_with_their_taints(clinic)
     assert clinic.check("uncovered", on_node=False, hardware=False).evidence == (
         "gpu-2 (taints nvidia.com/gpu=present:NoSchedule); gpu-3 (no taint)"
     )
+
+
+def add_class(clinic, name, selector):
+    body = {
+        "apiVersion": ACCELERATOR_CLASSES.api_version,
+        "kind": ACCELERATOR_CLASSES.kind,
+        "metadata": {"name": name},
+        "spec": {"capabilities": {}, "discovery": {"nodeSelector": selector}},
+    }
+    clinic.cluster.create(ACCELERATOR_CLASSES, body, manager="accelerator-inventory")
+
+
+def test_a_node_that_its_class_selects_is_no_finding(clinic):
+    add_class(clinic, H100, {f"class.{DOMAIN}/{H100}": "true"})
+    add_class(clinic, "nvidia-t4-16gb", {f"class.{DOMAIN}/nvidia-t4-16gb": "true"})
+    found = clinic.check("unselected", on_node=False, hardware=False)
+    assert (found.status, found.evidence) == (
+        "ok",
+        "every Node is chosen by the selectors of its classes (1 compared)",
+    )
+
+
+def test_a_node_under_another_label_domain_than_its_class_selects_by_is_named(clinic):
+    add_class(clinic, H100, {f"class.gpu.example.com/{H100}": "true"})
+    assert clinic.named(on_node=False, hardware=False) == ["unselected"]
+    assert clinic.check("unselected", on_node=False, hardware=False).evidence == (
+        f"gpu-1 has usable devices of {H100} and not class.gpu.example.com/{H100}=true"
+    )
+    assert clinic.named() == ["unselected"]
+
+
+def test_of_a_class_that_shares_its_resource_with_another_no_node_need_be_sure(clinic):
+    record = clinic.cluster.get(ACCELERATOR_NODES, "gpu-1")
+    [entry] = record["spec"]["classes"]
+    two = {"spec": {"classes": [entry, {**entry, "name": "nvidia-a100-80gb"}]}}
+    clinic.cluster.merge_patch(ACCELERATOR_NODES, "gpu-1", two, manager="tests")
+    add_class(clinic, H100, {"elsewhere": "true"})
+    assert clinic.check("unselected", on_node=False, hardware=False).status == "skipped"
 
 
 def test_who_may_not_list_nodes_is_told_so(clinic):

@@ -156,6 +156,7 @@ def gather(cluster: Cluster, settings: Settings) -> ClusterEvidence:
         node_name=name,
         nodes=_objects(cluster, NODES, name),
         records=_objects(cluster, ACCELERATOR_NODES, name),
+        classes=_objects(cluster, ACCELERATOR_CLASSES, None),
     )
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from agent.core.class_spec import is_minimal_definition
 from agent.core.doctor.check import ADMINISTRATOR, DEPLOYER, NODE_OPERATOR, Check, finding, ok, skipped
 from agent.core.doctor.evidence import ClusterEvidence, Definition, Expected, Object
-from agent.core.doctor.fleet import allocatable_check, uncovered_check
+from agent.core.doctor.fleet import allocatable_check, uncovered_check, unselected_check
 from agent.core.doctor.rights import rights_checks
 from agent.core.doctor.words import first_of
 from agent.core.keys import AGENT_MANAGER
@@ -27,6 +27,7 @@ def cluster_checks(evidence: ClusterEvidence, expected: Expected) -> tuple[Check
         _conditions(evidence),
         allocatable_check(evidence),
         uncovered_check(evidence),
+        unselected_check(evidence),
     )
 
 

@@ -24,6 +24,8 @@ class ClusterEvidence:
     nodes: tuple[Object, ...] | str
     """The one Node, or all; none where the named one does not exist."""
     records: tuple[Object, ...] | str
+    classes: tuple[Object, ...] | str
+    """All of them, whichever Node is looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Checks that set Nodes beside records: what the kubelet offers, and which GPU Nodes run no agent."""
+"""Checks that set Nodes beside records: what the kubelet offers, which GPU Nodes run no agent, which no class selects."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -87,10 +87,61 @@ def uncovered_check(evidence: ClusterEvidence) -> Check:
     return finding(
         "uncovered",
         first_of([f"{node['metadata']['name']}{_taints(node)}" for node in bare]),
-        meaning="no agent has run on these Nodes, so that nothing of ours is known about their accelerators",
-        mend="let the DaemonSet tolerate the taints, and its node selector or affinity take the Nodes in",
+        meaning="nothing of ours is known about these Nodes' accelerators: no agent has run there, or it found none",
+        mend="let the DaemonSet tolerate the taints, and its node selector or affinity take the Nodes in; where an agent "
+        "runs, accelerator-agent doctor in its pod tells why it finds none",
         who=DEPLOYER,
     )
+
+
+def unselected_check(evidence: ClusterEvidence) -> Check:
+    """Name Nodes whose record counts usable devices of a class and which the class's node selector does not choose."""
+    id_ = "unselected"
+    nodes, records, classes = evidence.nodes, evidence.records, evidence.classes
+    if isinstance(nodes, str) or isinstance(records, str) or isinstance(classes, str):
+        return skipped(id_, next(part for part in (nodes, records, classes) if isinstance(part, str)))
+    selectors = {one["metadata"]["name"]: _selector(one) for one in classes}
+    labels = {node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in nodes}
+    sure = [
+        (record["metadata"]["name"], name)
+        for record in records
+        for name in _sure_classes(record)
+        if record["metadata"]["name"] in labels and name in selectors
+    ]
+    told = [
+        f"{node} has usable devices of {name} and not {missing}"
+        for node, name in sure
+        if (missing := _missing(selectors[name], labels[node]))
+    ]
+    if told:
+        return finding(
+            id_,
+            first_of(told),
+            meaning="pods that ask for the class are not placed on these Nodes, although the class counts them",
+            mend="give agents and controller the same label_domain; where they have it, look at labels, rivals and "
+            "conditions of these Nodes",
+            who=DEPLOYER,
+        )
+    if not sure:
+        return skipped(id_, "no class is there that a record counts devices of")
+    return ok(id_, f"every Node is chosen by the selectors of its classes ({len(sure)} compared)")
+
+
+def _selector(accelerator_class: Object) -> Mapping[str, str]:
+    return ((accelerator_class.get("spec") or {}).get("discovery") or {}).get("nodeSelector") or {}
+
+
+def _sure_classes(record: Object) -> Iterable[str]:
+    """Yield the classes of which a pod on the node is sure to get a device: no other hides behind the same resource."""
+    entries = (record.get("spec") or {}).get("classes") or ()
+    for entry in entries:
+        alone = [other["name"] for other in entries if other.get("resource") == entry.get("resource")]
+        if entry["usable"] and alone == [entry["name"]]:
+            yield entry["name"]
+
+
+def _missing(selector: Mapping[str, str], labels: Mapping[str, str]) -> str:
+    return listed(f"{key}={value}" for key, value in selector.items() if labels.get(key) != value)
 
 
 def _says_gpu(node: Object) -> bool:
