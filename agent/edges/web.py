@@ -13,7 +13,7 @@ import socketserver
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -60,27 +60,48 @@ def exposition(families: Iterable[Family], accept: str = "") -> tuple[bytes, str
     return encode(registry), content_type
 
 
+@dataclass(frozen=True, slots=True)
+class _Rendered:
+    """An exposition, its type, what it shows, and the number of the last request that it answers."""
+
+    number: int
+    families: tuple[Family, ...]
+    body: bytes
+    content_type: str
+
+
 class Expositions:
-    """Renders families for many at once: whoever asks while one is made shares the next, never one made before."""
+    """Renders families for many at once.
+
+    The values are taken after the request came; whoever asks meanwhile shares the next. Their text, which costs most, is
+    made anew only where a value is another than before.
+    """
 
     def __init__(self, families: Callable[[], Iterable[Family]]) -> None:
         self._families = families
         self._rendering = threading.Lock()
         self._asked = itertools.count(1)
-        self._rendered: dict[str, tuple[int, tuple[bytes, str]]] = {}
+        self._rendered: dict[str, _Rendered] = {}
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """Return an exposition that was begun after this call, and its type."""
         mine = next(self._asked)
         with self._rendering:
-            number, made = self._rendered.get(accept, (0, (b"", "")))
-            if number < mine:
+            rendered = self._rendered.get(accept)
+            if rendered is None or rendered.number < mine:
                 # All who have asked by now are answered by it.
-                number, made = next(self._asked), exposition(self._families(), accept)
+                rendered = self._anew(next(self._asked), accept, rendered)
                 if len(self._rendered) >= MAX_FORMATS:
                     self._rendered.clear()
-                self._rendered[accept] = (number, made)
-            return made
+                self._rendered[accept] = rendered
+            return rendered.body, rendered.content_type
+
+    def _anew(self, number: int, accept: str, before: _Rendered | None) -> _Rendered:
+        families = tuple(self._families())
+        if before is not None and before.families == families:
+            return replace(before, number=number)
+        body, content_type = exposition(families, accept)
+        return _Rendered(number, families, body, content_type)
 
 
 class WebServer:

@@ -422,6 +422,18 @@ def test_each_exposition_is_begun_after_it_was_asked_for():
     assert told == [b"1.0\n", b"2.0\n", b"3.0\n"]
 
 
+def test_the_text_is_made_anew_only_where_a_value_is_another(monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        web, "exposition", lambda families, accept: made.append(accept) or exposition(families, accept)
+    )
+    values = iter([1, 1, 2, 2, float("nan"), float("nan")])
+    expositions = web.Expositions(lambda: (gauge("x", "h", [one(next(values), id="a")]),))
+    told = [expositions.render("")[0].split(b"} ")[-1] for _ in range(6)]
+    assert told == [b"1.0\n", b"1.0\n", b"2.0\n", b"2.0\n", b"NaN\n", b"NaN\n"]
+    assert len(made) == 4
+
+
 def test_formats_are_kept_apart_and_never_more_than_a_few():
     expositions = web.Expositions(lambda: (gauge("x", "h", [one(1)]),))
     assert expositions.render(OPENMETRICS)[1] != expositions.render("")[1]
