@@ -18,19 +18,22 @@ from bench.page import PAGE, page
 RESULTS = Path(__file__).parent / "results"
 
 ROWS = {
-    "probe": 120,
-    "labels": 120,
-    "steady": 420,
-    "scrape": 240,
-    "calls": 180,
-    "events": 300,
-    "match": 420,
-    "fold": 120,
-    "controller": 600,
-    "rollout": 1200,
-    "soak": 900,
+    "probe": 60,
+    "labels": 60,
+    "steady": 300,
+    "scrape": 180,
+    "calls": 120,
+    "events": 180,
+    "match": 180,
+    "fold": 60,
+    "controller": 360,
+    "rollout": 1080,
+    "soak": 960,
 }
-"""Row → the seconds after which it is ended; a row is the module `bench.row_<name>`. They stand as the page shows them."""
+"""Row → the seconds after which it is ended, an hour in all; a row is the module `bench.row_<name>`.
+
+They stand as the page shows them.
+"""
 
 
 def main() -> int:

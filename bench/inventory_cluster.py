@@ -12,6 +12,7 @@ from pathlib import Path
 
 from agent.cluster import ACCELERATOR_CLASSES, ACCELERATOR_NODES, NODES
 from bench.inventory_fold import CLASSES, DEVICES, record
+from bench.outside import printed
 from tests.cluster.client import ApiError
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.definitions import install_crd
@@ -61,6 +62,8 @@ def _measured(plane: ControlPlane, folder: Path, count: int) -> int:
     print(
         f"one node changed, until its class says so: {changed:.2f} s (budget {CHANGE_BUDGET_SECONDS:.0f} s)"
     )
+    for reader in ("ours", "client"):
+        print(f"{reader} read {printed('peer_read', reader, str(plane.admin_kubeconfig)).strip()}")
     held = started <= START_BUDGET_SECONDS and peak <= MEMORY_BUDGET_MIB and changed <= CHANGE_BUDGET_SECONDS
     return 0 if held else 1
 

@@ -11,8 +11,7 @@ HEAD = """# Cost and speed, measured
 
 `make bench` wrote this page; `make bench ROW=name` measures one row again. Times of processor are user and system time of
 every process of the program, taken from `/proc`; a floor is the least that the platform allows. The fleet beyond one
-machine
-is [reckoned](scale.md) from these figures.
+machine is [reckoned](scale.md) from these figures.
 """
 
 

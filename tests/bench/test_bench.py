@@ -72,6 +72,10 @@ def test_each_row_is_a_module(row):
     assert (machine.ROOT / "bench" / f"row_{row}.py").exists()
 
 
+def test_all_rows_together_end_within_an_hour():
+    assert sum(ROWS.values()) <= 3600
+
+
 def test_the_page_holds_exactly_the_rows_that_were_measured():
     measured = {row: result.row for row in ROWS if (result := read(row)) is not None}
     page = (machine.ROOT / "docs" / "performance.md").read_text()
