@@ -4,9 +4,12 @@ import pytest
 
 from agent.class_settings import class_options
 from agent.cluster import NODES, Unreachable
+from agent.commands.machine_classes import class_objects
 from agent.core.class_spec import ListEdit
+from agent.core.inventory import inventory_of
 from agent.edges.cluster import KubernetesCluster, kubeconfig
 from agent.settings import Settings, SettingsError, load_settings
+from tests.hardware import fake_facts
 
 H100 = "nvidia-h100-80gb"
 
@@ -22,6 +25,19 @@ def test_what_an_operator_may_decide_reaches_the_classes() -> None:
     assert options.prices == {H100: {"perHour": "2210m", "tier": "high"}}
     assert options.features == {H100: ListEdit(add=("rdma",), drop=("mig",))}
     assert options.excluded_fields == {"capabilities.clockSpeedMHz", "cost"}
+
+
+def test_what_an_operator_decided_is_in_what_classes_prints() -> None:
+    settings = Settings(
+        price_list={H100: {"perHour": "2.50"}},
+        class_edits={H100: {"features": {"add": ["rdma"]}}},
+        node_selectors={H100: {"cloud.example/gpu": "h100"}},
+    )
+    [printed] = class_objects(inventory_of(fake_facts("h100x8")), settings)
+    assert printed["spec"]["cost"] == {"perHour": "2500m"}
+    assert "rdma" in printed["spec"]["capabilities"]["features"]
+    assert printed["spec"]["discovery"]["nodeSelector"] == {"cloud.example/gpu": "h100"}
+    assert "labels" not in printed["metadata"]
 
 
 @pytest.mark.parametrize(

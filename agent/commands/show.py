@@ -5,7 +5,6 @@ from typing import Any
 
 from agent.commands.dumping import dump
 from agent.commands.probed import facts_text
-from agent.core.classes import content_from, merge_contents
 from agent.core.compat import gfd_labels
 from agent.core.inventory import Inventory, inventory_of
 from agent.core.labels import labels_for
@@ -27,6 +26,8 @@ def render(what: str, facts: NodeFacts, settings: Settings, *, output: str, widt
         record = _record(inventory, settings)
         return dump(record, "yaml" if output == "table" else output)
     if what == "classes":
+        from agent.commands.machine_classes import class_objects  # noqa: PLC0415 - labels is quicker without
+
         classes = class_objects(inventory, settings)
         if output == "table":
             return classes_table(classes, width=width)
@@ -58,32 +59,6 @@ def record_object(inventory: Inventory, settings: Settings) -> dict[str, Any]:
         now=datetime.now(UTC),
         agent_version=agent_version(),
     )
-
-
-def class_objects(inventory: Inventory, settings: Settings) -> list[dict[str, Any]]:
-    """Return the AcceleratorClass objects of one machine, by name."""
-    contents: dict[str, list[Any]] = {}
-    for device in inventory.devices:
-        described = (
-            [description for _, description in device.partitions] if device.cut else [device.description]
-        )
-        for description in described:
-            if description is not None:
-                content = content_from(description, device.facts.product, domain=settings.label_domain)
-                contents.setdefault(content.name, []).append(content)
-    objects = []
-    for name in sorted(contents):
-        content = merge_contents(contents[name])
-        simulated = {f"{settings.label_domain}/simulated": "true"} if inventory.facts.simulated else {}
-        objects.append(
-            {
-                "apiVersion": "ome.io/v1beta1",
-                "kind": "AcceleratorClass",
-                "metadata": {"name": name, "annotations": {**content.annotations, **simulated}},
-                "spec": content.spec,
-            }
-        )
-    return objects
 
 
 def _list_of(objects: list[dict[str, Any]]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import yaml
 from agent.app import EXIT_BY_VERDICT
 from agent.cluster import ACCELERATOR_CLASSES, CRDS
 from agent.commands.dumping import dump
-from agent.commands.show import class_objects
+from agent.commands.machine_classes import class_objects
 from agent.core.inventory import inventory_of
 from agent.settings import Settings
 from fakes import nodes
