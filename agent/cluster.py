@@ -87,6 +87,13 @@ class NotFound(ClusterError):
     """404 of something that a write needs, or of a resource type that is not installed."""
 
 
+def not_installed(resource: Resource) -> NotFound:
+    """Return the refusal of a kind of object that the server does not have."""
+    return NotFound(
+        f"the API server knows no {resource.plural} of {resource.api_version}: their definition is not installed"
+    )
+
+
 class Gone(ClusterError):
     """410: a resource version or continue token has expired; start from the beginning."""
 

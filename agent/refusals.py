@@ -57,6 +57,11 @@ def names_the_object(body: Mapping[str, Any], name: str) -> bool:
     return _mapping(body.get("details")).get("name") == name
 
 
+def lacks_the_type(body: Mapping[str, Any]) -> bool:
+    """Tell whether a 404 is for a resource type that is not installed: such a one names no object of any kind."""
+    return not _mapping(body.get("details")).get("name")
+
+
 def _field_conflicts(details: Mapping[str, Any]) -> tuple[FieldConflict, ...]:
     found = []
     for cause in details.get("causes") or ():

@@ -31,6 +31,7 @@ from agent.cluster import (
     Resource,
     ServerFault,
     WatchEvent,
+    not_installed,
 )
 from fakes.cluster_fields import (
     Fields,
@@ -306,7 +307,7 @@ class FakeCluster:
         )
         kind = self._type(resource)
         if sub is not None and not (sub == "status" and kind.has_status):
-            raise NotFound("the server could not find the requested resource")
+            raise not_installed(resource)
         return kind
 
     def _record(self, call: Call) -> None:
@@ -324,7 +325,7 @@ class FakeCluster:
             if version["name"] == resource.version and version["served"]:
                 has_status = "status" in version.get("subresources", {})
                 return _Type(resource, schema_of(version), has_status=has_status, is_custom=True)
-        raise NotFound("the server could not find the requested resource")
+        raise not_installed(resource)
 
     def _existing(self, key: Key) -> Object:
         live = self._store.get(key)

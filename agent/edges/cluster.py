@@ -43,8 +43,9 @@ from agent.cluster import (
     Unauthorized,
     Unreachable,
     WatchEvent,
+    not_installed,
 )
-from agent.refusals import names_the_object, refusal
+from agent.refusals import lacks_the_type, names_the_object, refusal
 
 ConfigurationSource = Callable[[], Configuration]
 """Reads where the server is and with which credentials to ask it, again at each call."""
@@ -411,6 +412,9 @@ def _failure(request: ApiRequest, response: urllib3.BaseHTTPResponse) -> Cluster
     stated = response.headers.get("Retry-After", "")
     error = refusal(response.status, body, retry_after_seconds=float(stated) if stated.isdigit() else None)
     name = request.path.rsplit("/", 1)[-1]
-    if isinstance(error, NotFound) and names_the_object(body, name):
+    if not isinstance(error, NotFound):
+        return error
+    if names_the_object(body, name):
         return _MissingObject(error.message)
-    return error
+    # The server's own words do not say what it lacks.
+    return not_installed(request.resource) if lacks_the_type(body) else error

@@ -17,16 +17,19 @@ def test_an_object_that_does_not_exist_is_none(cluster):
 
 def test_a_resource_type_that_is_not_installed_is_refused_whatever_is_asked(cluster):
     body = {"apiVersion": UNKNOWN.api_version, "kind": "Thing", "metadata": {"name": "x"}}
-    with pytest.raises(NotFound):
-        cluster.get(UNKNOWN, "x")
-    with pytest.raises(NotFound):
-        cluster.list_all(UNKNOWN)
-    with pytest.raises(NotFound):
-        cluster.delete(UNKNOWN, "x")
-    with pytest.raises(NotFound):
-        cluster.apply(UNKNOWN, body, manager="m")
-    with pytest.raises(NotFound):
-        next(iter(cluster.watch(UNKNOWN, resource_version="0", timeout_seconds=1)))
+    asking = [
+        lambda: cluster.get(UNKNOWN, "x"),
+        lambda: cluster.list_all(UNKNOWN),
+        lambda: cluster.delete(UNKNOWN, "x"),
+        lambda: cluster.apply(UNKNOWN, body, manager="m"),
+        lambda: next(iter(cluster.watch(UNKNOWN, resource_version="0", timeout_seconds=1))),
+    ]
+    for ask in asking:
+        with pytest.raises(NotFound) as refused:
+            ask()
+        assert str(refused.value) == (
+            "the API server knows no things of nowhere.example.com/v1: their definition is not installed"
+        )
 
 
 def test_an_object_is_read_as_it_was_written(cluster):

@@ -13,7 +13,7 @@ from agent.cluster import (
     Throttled,
     Unauthorized,
 )
-from agent.refusals import names_the_object, refusal
+from agent.refusals import lacks_the_type, names_the_object, refusal
 
 LABEL = ".metadata.labels.accelerators.ome.io/family"
 
@@ -103,3 +103,9 @@ def test_only_a_404_that_names_the_object_speaks_of_the_object():
     assert names_the_object(status("not found", name="n1"), "n1")
     assert not names_the_object(status("the server could not find the requested resource"), "n1")
     assert not names_the_object({}, "n1")
+
+
+def test_a_404_without_any_name_is_for_lack_of_the_type():
+    assert lacks_the_type({})
+    assert lacks_the_type(status("the server could not find the requested resource"))
+    assert not lacks_the_type(status('namespaces "x" not found', name="x"))
