@@ -315,7 +315,15 @@ def _read(name: str, value: object, where: str) -> Any:  # noqa: ANN401  # the t
     try:
         return msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise SettingsError(f"{where}: {_SHORT.repr(value)} cannot be used: {error}") from error
+        words = _words(kind)
+        why = f"known are {', '.join(words)}" if words else str(error)
+        raise SettingsError(f"{where}: {_SHORT.repr(value)} cannot be used: {why}") from error
+
+
+def _words(kind: Any) -> tuple[str, ...]:  # noqa: ANN401  # a type
+    """Return the words of which a setting takes one, or several; none where it takes other things."""
+    one = get_args(kind)[0] if get_origin(kind) is tuple else kind
+    return get_args(one) if get_origin(one) is Literal else ()
 
 
 def _pairs(text: str, where: str) -> dict[str, str]:

@@ -113,8 +113,8 @@ def test_anything_else_is_no_duration(text):
 REFUSED = [
     (["--probe-interval", "60"], "--probe-interval: '60' is not a duration"),
     (["--probe-interval", "0s"], "probe_interval must be longer than 0s"),
-    (["--mig-strategy", "none"], "--mig-strategy: 'none' cannot be used"),
-    (["--compat-labels", "nfd"], "--compat-labels: ['nfd'] cannot be used"),
+    (["--mig-strategy", "none"], "--mig-strategy: 'none' cannot be used: known are mixed, single"),
+    (["--compat-labels", "nfd"], "--compat-labels: ['nfd'] cannot be used: known are gfd"),
     (["--class-names", "h100"], "--class-names: 'h100' must be written key=value"),
     (["--class-names", "nvidia-t4-16gb=No Name"], "class_names: 'No Name' cannot name a class"),
     (["--class-names", f"nvidia-t4-16gb={'a' * 64}"], "cannot name a class"),
