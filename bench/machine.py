@@ -140,21 +140,21 @@ def own_pss_mib(pid: int) -> float:
 
 @contextmanager
 def peak_pss(pid: int, *, every: float = 0.005) -> Iterator[list[float]]:
-    """Sample the memory of a process tree while the body runs; the list's only item is the most.
+    """Sample the memory of a process tree while the body runs; the list is each process's part when it was the most.
 
     A look during which a process began or ended counts for nothing: what both shared may have been counted twice.
     """
     import threading  # noqa: PLC0415  # only here
 
-    most = [0.0]
+    most: list[float] = []
     done = threading.Event()
 
     def sample() -> None:
         while not done.wait(every):
             before = children_of(pid)
-            found = sum(own_pss_mib(process) for process in before)
-            if children_of(pid) == before:
-                most[0] = max(most[0], found)
+            found = [own_pss_mib(process) for process in before]
+            if children_of(pid) == before and sum(found) > sum(most):
+                most[:] = found
 
     thread = threading.Thread(target=sample, daemon=True)
     thread.start()
@@ -163,3 +163,11 @@ def peak_pss(pid: int, *, every: float = 0.005) -> Iterator[list[float]]:
     finally:
         done.set()
         thread.join()
+
+
+def private_mib(program: str, environment: Mapping[str, str]) -> float:
+    """Return the memory that an interpreter shares with nobody after it ran `program`."""
+    told = "print(open('/proc/self/smaps_rollup').read())"
+    command = [sys.executable, "-c", f"{program}\n{told}"]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True)
+    return sum(int(kb) for kb in re.findall(r"^Private_\w+:\s+(\d+) kB", done.stdout, re.MULTILINE)) / 1024
