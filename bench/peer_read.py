@@ -23,10 +23,9 @@ def _reflected(config: str) -> int:
     from agent.edges.cluster import KubernetesCluster, kubeconfig  # noqa: PLC0415
     from agent.edges.watching import Reflector  # noqa: PLC0415
 
-    cluster = KubernetesCluster(kubeconfig(config))
-    reflector = Reflector(cluster, NODES, view=node_view)
-    while not reflector.complete:
-        reflector.step(threading.Event())
+    heard = threading.Event()
+    reflector = Reflector(KubernetesCluster(kubeconfig(config)), NODES, view=node_view, changed=heard.set)
+    reflector.run(heard)
     return len(reflector.views())
 
 

@@ -6,11 +6,14 @@ from bench.outside import number, printed
 
 CHANGE_MILLISECONDS = 10.0
 CLASSES = 20
+NODES_A_CLASS = 100
 
 
 def measure() -> Result:
     spread = [printed("inventory_fold", str(size), str(CLASSES)) for size in SIZES]
     one_class = [printed("inventory_fold", str(size), "1") for size in SIZES]
+    alike = [printed("inventory_fold", str(size), str(size // NODES_A_CLASS)) for size in SIZES]
+    flat = [number(r"one node changed: ([\d.]+) ms", text) for text in alike]
     changes = [number(r"one node changed: ([\d.]+) ms", text) for text in spread]
     worst = [number(r"one node changed: ([\d.]+) ms", text) for text in one_class]
     seconds = line_through(SIZES, [number(r"folded: ([\d.]+) s", text) for text in spread])
@@ -36,6 +39,7 @@ def measure() -> Result:
             ),
             Figure(what="all records taken in and folded, processor", figure=seconds.text("s")),
             Figure(what="memory of the views", figure=memory.text("MiB", 1)),
+            Figure(what=f"one change at {sizes}, {NODES_A_CLASS} nodes a class", figure=_list(flat)),
             Figure(what=f"one change at {sizes}, {CLASSES} classes", figure=_list(changes)),
             Figure(what=f"one change at {sizes}, one class", figure=_list(worst)),
         ),

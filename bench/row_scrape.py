@@ -57,6 +57,7 @@ def measure() -> Result:
             cpu = machine.cpu_seconds(pid) - before
             together = _together(port)
             floor = 1000 * min(_alone(port, "/healthz"))
+        parts = _parts(file)
     spread.sort()
     together.sort()
     return Result(
@@ -81,7 +82,7 @@ def measure() -> Result:
                 what="one scraper alone, least and median",
                 figure=f"{1000 * min(alone):.1f} ms, {1000 * sorted(alone)[len(alone) // 2]:.1f} ms",
             ),
-            *(Figure(what=f"part: {name}", figure=f"{ms:.2f} ms") for name, ms in _parts(file).items()),
+            *(Figure(what=f"part: {name}", figure=f"{ms:.2f} ms") for name, ms in parts.items()),
         ),
         notes=(METHOD, BOUND, f"Load of the machine when measured: {machine.load():.1f}."),
     )

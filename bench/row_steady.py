@@ -48,9 +48,10 @@ def measure() -> Result:
         with agent(on, "--probe-interval", "50ms") as process:
             await_value(lambda: passes(process) >= 50, what="the first passes")
             pid = process.process.pid or 0
-            whole, best = _per_pass(process, pid)
-            memory = machine.pss_mib(pid)
-        idle = _idle_milliseconds(on)
+            with machine.peak_pss(pid, every=0.2) as probing:
+                whole, best = _per_pass(process, pid)
+        idle, resting = _idle(on)
+        imports = _imports(on)
         split, profile = _split(on)
         fork = _fork_milliseconds()
     total = whole + idle
@@ -66,7 +67,12 @@ def measure() -> Result:
                 "ms",
                 floor=floor,
             ),
-            limit("memory, all processes (PSS)", memory, MEMORY_MIB, "MiB", digits=1),
+            limit("memory, all processes (PSS)", sum(resting), MEMORY_MIB, "MiB", digits=1),
+            Figure(
+                what="of that agent, probe host and listener for events",
+                figure=f"{', '.join(f'{part:.1f}' for part in resting)} MiB; while a child probes {sum(probing):.1f} together",
+            ),
+            Figure(what="what bounds the memory", figure=imports),
             Figure(
                 what="of that the pass itself: mean, and the best 50 in a row",
                 figure=f"{whole:.2f} ms, {best:.2f} ms",
@@ -100,15 +106,32 @@ def _per_pass(process: Any, pid: int) -> tuple[float, float]:  # noqa: ANN401
     return 1000 * (spent - before) / (count - first), 1000 * best
 
 
-def _idle_milliseconds(on: Scene) -> float:
-    """Return what one minute without a pass costs, by the kernel's clock of each thread."""
+def _idle(on: Scene) -> tuple[float, list[float]]:
+    """Return what one minute without a pass costs, by the kernel's clock of each thread, and each process's memory then."""
     with agent(on, "--probe-interval", "10m") as process:
         await_value(lambda: passes(process) >= 1, what="the first pass")
         time.sleep(2)
         pid = process.process.pid or 0
         before = _run_nanoseconds(pid)
         time.sleep(IDLE_SECONDS)
-        return (_run_nanoseconds(pid) - before) / 1e6 * INTERVAL_SECONDS / IDLE_SECONDS
+        spent = (_run_nanoseconds(pid) - before) / 1e6 * INTERVAL_SECONDS / IDLE_SECONDS
+        return spent, [machine.own_pss_mib(one) for one in machine.children_of(pid)]
+
+
+def _imports(on: Scene) -> str:
+    """Return what the agent's imports take of an interpreter's own memory."""
+    bare = machine.private_mib("pass", on.environment)
+    client = "kubernetes.client.api_client"
+    alone = {
+        name: machine.private_mib(f"import {name}", on.environment) - bare
+        for name in (client, "apscheduler.schedulers.background", "prometheus_client", "msgspec")
+    }
+    everything = machine.private_mib("import agent.node_process, agent.edges.cluster", on.environment)
+    told = ", ".join(f"{name.partition('.')[0]} {mib:.1f}" for name, mib in alone.items())
+    return (
+        f"a bare interpreter has {bare:.1f} MiB of its own, and {everything:.1f} with all that an agent imports; alone, "
+        f"each adds: {told}"
+    )
 
 
 def _run_nanoseconds(pid: int) -> int:

@@ -131,7 +131,11 @@ def _mig_complaint(devices: Sequence[Accelerator]) -> list[tuple[str, str]]:
     }
     if not errors:
         return []
-    mend = "whoever deploys this agent: the mig overlay (CAP_SYS_ADMIN and NVIDIA_MIG_MONITOR_DEVICES=all)"
+    mend = (
+        "whoever deploys this agent: the mig overlay (CAP_SYS_ADMIN and NVIDIA_MIG_MONITOR_DEVICES=all)"
+        if "no-permission" in errors
+        else "the operator of this node: nvidia-smi mig -lgi, and dmesg"
+    )
     return [
         ("MigNotReadable", f"partitions of a GPU in MIG mode could not be read ({_list(errors)}); {mend}")
     ]

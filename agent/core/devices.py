@@ -29,6 +29,10 @@ _PUBLISHED_FEATURES = {
 }
 _NEED_TENSOR_CORES = {"tensor-cores", "transformer-engine", "structured-sparsity"}
 
+# Of these capabilities some parts have tensor cores and some none (TU116 and TU117; catalogue source wp-turing), so that
+# only the product tells.
+_TENSOR_CORES_BY_PRODUCT = frozenset({(7, 5)})
+
 # A partition or a virtual share keeps these of its parent's features; links and re-partitioning are the parent's.
 _FEATURES_OF_A_SHARE = {"tensor-cores", "transformer-engine", "structured-sparsity", "ecc"}
 
@@ -167,7 +171,14 @@ def _nominal_gib(accelerator: Accelerator, product: Product | None) -> int | Non
 def _precisions(product: Product | None, architecture: Architecture | None) -> frozenset[str]:
     if architecture is None:
         return frozenset()
-    return architecture.precisions(tensor_cores=product is None or product.tensor_cores is not False)
+    return architecture.precisions(tensor_cores=_has_tensor_cores(product, architecture))
+
+
+def _has_tensor_cores(product: Product | None, architecture: Architecture | None) -> bool:
+    """Tell whether a part is known to have what its capability allows."""
+    if product is not None:
+        return product.tensor_cores is not False
+    return architecture is not None and architecture.compute_capability not in _TENSOR_CORES_BY_PRODUCT
 
 
 def _features(
@@ -176,7 +187,7 @@ def _features(
     """Return what the hardware has; a link that is down or a mode that is off is a state and removes nothing."""
     capable = architecture.features if architecture else frozenset()
     found = {word for feature, word in _PUBLISHED_FEATURES.items() if feature in capable}
-    if product is not None and product.tensor_cores is False:
+    if not _has_tensor_cores(product, architecture):
         found -= _NEED_TENSOR_CORES
     if accelerator.unified_memory or (product is not None and product.unified_memory):
         found.add("unified-memory")

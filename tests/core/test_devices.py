@@ -178,6 +178,15 @@ def test_a_part_without_tensor_cores_promises_none():
     assert gtx.precisions == {"fp16", "fp32"}
 
 
+def test_an_unknown_part_promises_tensor_cores_only_where_its_capability_alone_tells():
+    turing = describe(card(compute_capability=(7, 5), memory_bytes=4 * GIB))
+    assert (turing.family, turing.precisions) == ("turing", {"fp16", "fp32"})
+    assert "tensor-cores" not in turing.features
+    ampere = describe(card(compute_capability=(8, 6), memory_bytes=24 * GIB))
+    assert "tensor-cores" in ampere.features
+    assert ampere.precisions > {"bf16", "tf32"}
+
+
 def test_fr_075_a_virtual_gpu_is_not_the_bare_card():
     [share] = fake_facts("vgpu").accelerators
     described, bare = describe(share), describe(replace(share, virtualization="none"))

@@ -6,7 +6,16 @@ from typing import Any
 import pytest
 
 from probes.evidence import Evidence, node_facts
-from probes.facts import Accelerator, DeviceFault, DeviceFiles, Driver, PciFunction, PciIdentity
+from probes.facts import (
+    Accelerator,
+    DeviceFault,
+    DeviceFiles,
+    Driver,
+    FieldProblem,
+    Mig,
+    PciFunction,
+    PciIdentity,
+)
 from probes.findings import Attempt, Identity, Opened, Refused, Surroundings
 
 FILES = DeviceFiles(present=("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl"))
@@ -310,3 +319,22 @@ def test_silence_says_what_was_waited_for(attempt, reason, words):
     facts = node_facts(Evidence(surroundings=seen(gpu()), attempts=(attempt,)))
     assert (facts.verdict, facts.reason) == ("no-answer", reason)
     assert words in facts.message
+
+
+@pytest.mark.parametrize(
+    ("error", "mender"),
+    [
+        ("no-permission", "whoever deploys this agent: the mig overlay"),
+        ("in-use", "the operator of this node"),
+    ],
+)
+def test_partitions_that_cannot_be_read_are_mended_by_whom_the_error_tells(error: str, mender: str):
+    cut = device(
+        0,
+        bus="1b",
+        mig=Mig(enabled=True, pending_enabled=True, partitions=None),
+        problems=(FieldProblem(field="mig.partitions", error=error),),
+    )
+    found = opened(1, seen(gpu()), cut)
+    assert found.reason == "MigNotReadable"
+    assert f"({error}); {mender}" in found.message
