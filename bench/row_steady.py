@@ -70,7 +70,8 @@ def measure() -> Result:
             limit("memory, all processes (PSS)", sum(resting), MEMORY_MIB, "MiB", digits=1),
             Figure(
                 what="of that agent, probe host and listener for events",
-                figure=f"{', '.join(f'{part:.1f}' for part in resting)} MiB; while a child probes {sum(probing):.1f} together",
+                figure=", ".join(f"{part:.1f}" for part in resting)
+                + f" MiB; while a child probes {sum(probing):.1f} together",
             ),
             Figure(what="what bounds the memory", figure=imports),
             Figure(
