@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TextIO
@@ -61,9 +61,12 @@ def main(
     environment = os.environ if environment is None else environment
     parser = build_parser(program, chosen=next(iter(argv), ""))
     try:
-        arguments = parser.parse_args(argv)
+        arguments, unknown = parser.parse_known_args(argv)
     except SystemExit as stop:
         return int(stop.code or 0)
+    if unknown:
+        print(_not_known(f"{program} {argv[0]}", unknown[0], vars(arguments)), file=sys.stderr)
+        return EXIT_BAD_INPUT
     try:
         invocation = Invocation(
             program=program,
@@ -92,13 +95,24 @@ def main(
         return EXIT_BUG
 
 
+def _not_known(command: str, argument: str, known: Iterable[str]) -> str:
+    from agent.core.matching.spelling import did_you_mean  # noqa: PLC0415  # only for what is wrong
+
+    flags = [f"--{name.replace('_', '-')}" for name in known]
+    hint = did_you_mean(argument.partition("=")[0], flags)
+    return f"{command}: no argument {argument!r} is known{hint} ({command} --help lists them)"
+
+
 def build_parser(program: str, *, chosen: str) -> argparse.ArgumentParser:
     """Return the parser of all commands; only the chosen one gets its arguments, since some import much for theirs."""
     parser = argparse.ArgumentParser(prog=program, description=app.DESCRIPTION)
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in COMMANDS:
-        child = commands.add_parser(command.name, help=command.help, description=command.help)
+        # A script that shortens a flag would break with the next flag that begins alike.
+        child = commands.add_parser(
+            command.name, help=command.help, description=command.help, allow_abbrev=False
+        )
         if command.name == chosen:
             command.add_arguments(child)
             add_settings_arguments(child)

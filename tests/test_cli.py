@@ -146,7 +146,9 @@ def test_a_terminal_gets_a_table(monkeypatch):
 BAD = [
     ([], "usage:"),
     (["nothing"], "invalid choice: 'nothing'"),
-    (["probe", "--nothing"], "unrecognized arguments"),
+    (["probe", "--nothing"], "probe: no argument '--nothing' is known ("),
+    (["probe", "--probe-timeot", "5s"], "'--probe-timeot' is known; did you mean --probe-timeout? ("),
+    (["probe", "--fak", "t4"], "no argument '--fak' is known"),
     (["probe", "-o", "xml"], "invalid choice: 'xml'"),
     (["probe", "--fake", "h100x9"], "'h100x9' (did you mean h100x8?) is neither a file nor one of"),
     (["probe", "--probe-timeout", "5"], "is not a duration; write it like 90s, 5m or 1h"),
