@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.settings import Settings, SettingsError
 from agent.version import agent_version, build_labels
-from probes.facts import NodeFacts, ProbeVerdict
-from probes.host_process import ProbeHost
+from probes.spawned_host import SpawnedHost
 
 if TYPE_CHECKING:
     from agent.commands.doctor import Patient
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from agent.edges.cluster import KubernetesCluster
     from agent.inventory_process import InventoryProcess
     from agent.pools_process import PoolsProcess
+    from probes.facts import NodeFacts, ProbeVerdict
+    from probes.host_process import ProbeHost
 
 TURN_LIMIT_SECONDS = 120.0
 
@@ -30,7 +31,7 @@ DESCRIPTION = (
     "Finds the accelerators of a Kubernetes node and publishes what they can do: labels, a record, metrics."
 )
 
-EXIT_BY_VERDICT: dict[ProbeVerdict, int] = {
+EXIT_BY_VERDICT: "dict[ProbeVerdict, int]" = {
     "complete": 0,
     "none": 0,
     "partial": 3,
@@ -52,13 +53,17 @@ def probe_command(settings: Settings, fake: str | None) -> tuple[str, ...]:
     return (sys.executable, "-m", "probes.child", "--root", settings.host_root)
 
 
-def probe_host(settings: Settings, *, fake: str | None) -> ProbeHost:
-    """Return the host that probes this machine, or a fake one; it starts when its context is entered."""
-    command, timeout = probe_command(settings, fake), settings.probe_timeout
+def probe_host(settings: Settings, *, fake: str | None) -> "ProbeHost":
+    """Return the host that probes this machine, or a fake one; its process is started, its context ends it."""
+    spawned = SpawnedHost(probe_command(settings, fake), timeout_seconds=settings.probe_timeout)
+    spawned.start()
+    # Imported while the process gets ready: what takes its answers apart takes as long to import as its binding.
+    from probes.host_process import ProbeHost  # noqa: PLC0415
+
     if fake is None:
-        return ProbeHost(command, timeout_seconds=timeout)
+        return ProbeHost(spawned)
     # To load the machine here too before anything is known to be wrong with it would double the time of a command.
-    return ProbeHost(command, timeout_seconds=timeout, simulated=True, stillborn=partial(_check_fake, fake))
+    return ProbeHost(spawned, simulated=True, stillborn=partial(_check_fake, fake))
 
 
 def now() -> "Instant":
@@ -75,9 +80,8 @@ def run_node(settings: Settings, *, fake: str | None, once: bool, with_inventory
     options = node_pass_options(settings)
     if fake is not None:
         _check_fake(fake)
-    # Started before any thread: it forks, and a fork copies only the thread that calls it.
+    # Before any thread: it forks, and a fork copies only the thread that calls it.
     host = probe_host(settings, fake=fake)
-    host.start()
     # Imported late: a one-shot command needs neither the Kubernetes client nor a scheduler.
     from agent.edges.logs import set_up_logs  # noqa: PLC0415
     from agent.node_pass import NodePass  # noqa: PLC0415
@@ -225,7 +229,7 @@ def local_hardware(settings: Settings, *, fake: str | None) -> "LocalHardware":
     return LocalHardware(objects=[*classes, show.record_object(inventory, settings)])
 
 
-def capture_machine(settings: Settings, *, fake: str | None) -> tuple[NodeFacts, dict[str, Any]]:
+def capture_machine(settings: Settings, *, fake: str | None) -> "tuple[NodeFacts, dict[str, Any]]":
     """Probe everything of this machine, or a fake one, and return its facts and the scenario that plays it back."""
     from probes.captured import scenario_of  # noqa: PLC0415
 

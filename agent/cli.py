@@ -10,13 +10,15 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from agent import app
 from agent.cluster import ClusterError
 from agent.settings import ENVIRONMENT_PREFIX, Settings, SettingsError, add_settings_arguments, load_settings
 from agent.version import agent_version
-from probes.facts import NodeFacts
+
+if TYPE_CHECKING:
+    from probes.facts import NodeFacts
 
 EXIT_BAD_INPUT = 2
 EXIT_CLUSTER = 8
@@ -306,7 +308,7 @@ def _show(name: str) -> Callable[[Invocation], int]:
     return run
 
 
-def _rendering(name: str, invocation: Invocation) -> Callable[[NodeFacts], str]:
+def _rendering(name: str, invocation: Invocation) -> "Callable[[NodeFacts], str]":
     """Return what makes the text that a command prints; the facts for programs need no description of hardware."""
     if name == "probe" and invocation.output != "table":
         from agent.commands.probed import facts_text  # noqa: PLC0415

@@ -19,6 +19,7 @@ from bench import machine
 from bench.figures import Figure, Result, limit
 from bench.scene import NODE, Scene, agent, await_value, passes, scene
 from probes.host_process import ProbeHost
+from probes.spawned_host import SpawnedHost
 
 PASSES = 1000
 CPU_MILLISECONDS = 8.0
@@ -149,7 +150,7 @@ def _split(on: Scene) -> tuple[dict[str, float], str]:
     cluster = KubernetesCluster(kubeconfig(on.environment["KUBECONFIG"]))
     command = (sys.executable, "-m", "probes.child", "--root", on.environment["ACCELERATOR_HOST_ROOT"])
     others = set(machine.children_of(os.getpid()))
-    with ProbeHost(command) as host:
+    with ProbeHost(SpawnedHost(command)) as host:
         host.probe(1)
         [pid] = set(machine.children_of(os.getpid())) - others
         meter = _Meter(host, cluster, pid)

@@ -26,6 +26,7 @@ from agent.settings import load_settings
 from agent.wiring import inventory_times, node_pass_options
 from fakes.cluster import FakeCluster
 from probes.host_process import ProbeHost
+from probes.spawned_host import SpawnedHost
 
 FLEET: Mapping[str, str] = {
     "dgx-h100": "h100x8",
@@ -111,7 +112,7 @@ def _thread(name: str, body: Callable[[], object], stop: threading.Event) -> Ite
 
 
 def _host(fake: str) -> ProbeHost:
-    return ProbeHost((sys.executable, "-m", "fakes.child", fake), simulated=True)
+    return ProbeHost(SpawnedHost((sys.executable, "-m", "fakes.child", fake)), simulated=True)
 
 
 def _agent(name: str, host: ProbeHost, cluster: Cluster, stop: threading.Event) -> NodeProcess:

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Literal
 
 from probes import findings, nvml
-from probes.findings import MAX_BYTES, Answered, Attempt, Listen, Machine, Ready, Request
+from probes.findings import Answered, Attempt, Listen, Machine, Ready, Request
 from probes.forked import Progress, Task, run_child, tell_all, tell_events
+from probes.lines import MAX_BYTES, whole_lines, write_all
 from probes.standing import ASKED_ANEW_AFTER, Standing
 
 DEVICE_CALL_SHARE = 0.5
@@ -113,7 +114,7 @@ class ChildKeeper:
     def serve(self) -> None:
         """Answer requests one after the other, for ever."""
         problem = nvml.binding_problem()
-        findings.write_all(1, findings.encode(findings.READY, Ready(problem=problem)))
+        write_all(1, findings.encode(findings.READY, Ready(problem=problem)))
         while True:
             for line in self._read_requests():
                 order = findings.decode(line)
@@ -124,9 +125,7 @@ class ChildKeeper:
                     attempts = () if problem else self._probe(order)
                     answered = Answered(attempts=attempts, stuck=tuple(self._stuck.items()))
                     # Once a probe, not once a line: each would wake the parent.
-                    findings.write_all(
-                        1, b"".join((*self._told, findings.encode(findings.ANSWERED, answered)))
-                    )
+                    write_all(1, b"".join((*self._told, findings.encode(findings.ANSWERED, answered))))
                     self._told.clear()
 
     def _read_requests(self) -> Sequence[bytes]:
@@ -134,7 +133,7 @@ class ChildKeeper:
         if not data:
             raise _ParentGone
         self._requests += data
-        return findings.whole_lines(self._requests)
+        return whole_lines(self._requests)
 
     def _probe(self, request: Request) -> tuple[Attempt, ...]:
         """Start children until all devices are read, leaving out those that did not answer or made one crash."""
@@ -246,7 +245,7 @@ class ChildKeeper:
         child.received += len(data)
         if child.received <= MAX_BYTES:
             child.buffer += data
-            lines = findings.whole_lines(child.buffer)
+            lines = whole_lines(child.buffer)
             done.update(findings.index_of(line) for line in lines if line[:1] == findings.DEVICE)
             self._told += (line for line in lines if not self._keeps(line))
         return bool(data)

@@ -3,8 +3,6 @@
 A line is a letter, a device index (or `-`), a blank and JSON, so that the host can pass it on without reading it.
 """
 
-import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -14,9 +12,6 @@ import msgspec
 from probes.facts import Accelerator, DeviceFiles, Driver, Host, PciFunction, XidEvent
 from probes.pci import Census
 from probes.standing import Standing
-
-MAX_BYTES = 1 << 20
-"""A child that tells more than this is ended: no machine has so much to say."""
 
 HOST = "probe host"
 """Stands for a call in an attempt where the host itself died or fell silent."""
@@ -210,13 +205,6 @@ def index_of(line: bytes) -> int:
     return int(line[1 : line.index(b" ")])
 
 
-def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of it, in as many pieces as the pipe wants."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
-
-
 def start_time(pid: int) -> str:
     """Return when a process started, in the kernel's ticks; empty when there is none of that number.
 
@@ -227,11 +215,3 @@ def start_time(pid: int) -> str:
     except OSError:
         return ""
     return stat.rpartition(")")[2].split()[19]
-
-
-def whole_lines(buffer: bytearray) -> Sequence[bytes]:
-    """Take the complete lines out of the buffer, leaving the rest in it."""
-    end = buffer.rfind(b"\n") + 1
-    lines = bytes(buffer[:end]).splitlines(keepends=True)
-    del buffer[:end]
-    return lines

@@ -16,6 +16,7 @@ from probes import findings, host, nvml, pci, xid
 from probes.capture import Capture
 from probes.facts import Accelerator
 from probes.findings import Identity, Machine, Opened, Refused, Surroundings
+from probes.lines import write_all
 from probes.standing import Learned, Standing
 
 _PROGRESS = struct.Struct("=di64s")
@@ -98,14 +99,14 @@ def run_child(work: Callable[[], None]) -> NoReturn:
 def tell_events(leave_out: Collection[int], writer: int) -> None:
     """Listen for Xid events and tell each."""
     for event in xid.listen(leave_out=leave_out):
-        findings.write_all(writer, findings.encode(findings.EVENT, event))
+        write_all(writer, findings.encode(findings.EVENT, event))
 
 
 def tell_all(task: Task, writer: int, progress: Progress) -> None:
     """Probe and tell what is found while it is found."""
 
     def tell(kind: bytes, value: object, index: int | None = None) -> None:
-        findings.write_all(writer, findings.encode(kind, value, index))
+        write_all(writer, findings.encode(kind, value, index))
 
     if task.with_surroundings:
         machine = read_machine(task.root, before=task.machine)

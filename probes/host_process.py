@@ -1,9 +1,5 @@
-"""The parent's side of the probe host: starts it, asks it, replaces it when it dies, and can drop it at any moment."""
+"""The parent's side of the probe host: asks it, replaces it when it dies, and remembers what earlier probes taught."""
 
-import os
-import select
-import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +12,7 @@ from probes import findings
 from probes.evidence import Evidence, node_facts
 from probes.facts import Accelerator, NodeFacts, XidEvent
 from probes.findings import Answered, Attempt, Finding, Listen, Ready, Request
+from probes.spawned_host import HostGone, HostSilent, SpawnedHost
 
 START_SECONDS = 20.0
 """Within which a host must say that it is ready: it imports a few modules, on a machine that may be busy."""
@@ -24,8 +21,6 @@ SILENCE_SHARE = 2.0
 """Share of the probe timeout after which the host itself has ended any child that hangs."""
 
 _MARGIN_SECONDS = 5.0
-_EXIT_SECONDS = 0.3
-_SUSPENDED_SECONDS = 1.0
 _LONGEST_BACK_OFF_SECONDS = 3600.0
 
 
@@ -38,48 +33,35 @@ class _Unanswered:
     retry_at: float
 
 
-class HostGone(Exception):  # noqa: N818 - an event of the process, told apart by its kind
-    """The host closed its end: it died or was dropped."""
-
-
-class HostSilent(Exception):  # noqa: N818
-    """The host itself did not answer in time."""
-
-
 class ProbeHost:
     """One probe host and what its earlier probes taught.
 
-    `command` starts it (`--timeout` is added); `clock` is monotonic seconds and times only the back-off of devices.
-    Start it before the first thread. `probe` is called from one thread at a time; `close` from any.
+    `clock` is monotonic seconds and times only the back-off of devices. `probe` is called from one thread at a time;
+    `close` from any.
     """
 
     def __init__(
         self,
-        command: Sequence[str],
+        spawned: SpawnedHost,
         *,
-        timeout_seconds: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
         simulated: bool = False,
         stillborn: Callable[[], None] = lambda: None,
     ) -> None:
-        """`stillborn` is called when a host ended before it was ready, and may raise what only the caller can tell."""
-        self._command = (*command, "--timeout", str(timeout_seconds))
-        self._timeout = timeout_seconds
+        """`spawned` need not be started yet; start it before the first thread.
+
+        `stillborn` is called when a host ended before it was ready, and may raise what only the caller can tell.
+        """
+        self._spawned = spawned
+        self._timeout = spawned.timeout_seconds
         self._clock = clock
         self._simulated = simulated
         self._stillborn = stillborn
         self._was_ready = False
-        self._lock = threading.Lock()
         self._probing = threading.Lock()
-        self._hearing = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._closed = False
-        self._buffer = bytearray()
         self._problem: str | None = None
         self._count = 0
         self._unanswered: dict[int, _Unanswered] = {}
-        self._events_from, self._events_to = os.pipe()
-        self._events = bytearray()
         self._stuck: tuple[tuple[int, str], ...] = ()
         self._stuck_elsewhere: tuple[tuple[int, str], ...] = ()
         self._something_happened = False
@@ -98,22 +80,15 @@ class ProbeHost:
         """Return how many children could not be killed and were there after the last probe."""
         return len(self._stuck) + len(self._stuck_elsewhere)
 
+    @property
+    def pid(self) -> int | None:
+        """Return the number of the host's process, `None` where there is none."""
+        return self._spawned.pid
+
     def start(self) -> None:
         """Start the host if there is none; it gets ready while the caller does other things."""
-        with self._lock:
-            if self._closed or self._process is not None:
-                return
-            self._buffer.clear()
+        if self._spawned.start():
             self._was_ready = False
-            # Its own session: an interrupt from the keyboard is the parent's to handle.
-            self._process = subprocess.Popen(  # noqa: S603 - the command is the composition root's
-                (*self._command, "--events-to", str(self._events_to)),
-                pass_fds=(self._events_to,),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                start_new_session=True,
-                bufsize=0,
-            )
 
     def probe(self, cycle: int) -> NodeFacts:
         """Read the node; blocks up to about twice the timeout and never raises for trouble of the hardware."""
@@ -136,63 +111,37 @@ class ProbeHost:
 
     def close(self) -> None:
         """End the host and whatever it runs, at once; a probe in progress returns `no-answer`."""
-        with self._lock:
-            self._closed = True
-            process = self._process
+        self._spawned.shut()
         idle = self._probing.acquire(blocking=False)
         if not idle:
-            if process is not None:
-                _kill_group(process.pid)
+            self._spawned.kill()
             # The thread that probes owns the pipes: it finds them at their end, and only then are they closed.
             self._probing.acquire()
         try:
             self._drop()
         finally:
             self._probing.release()
-        self._hang_up()
+        self._spawned.hang_up()
 
     def listen(self, *, on: bool) -> None:
         """Have Xid events listened for, or not, once a running probe has ended; cheap to repeat after each probe.
 
         A listener keeps NVML open. It ends by itself when a GPU is lost, and the next call starts another.
         """
-        with self._probing:
-            process = self._process
-            if process is None or process.stdin is None:
-                return
-            order = Listen(on=on, leave_out=tuple(self._unanswered))
-            # A host that is gone is noticed, and replaced, by the next probe.
-            with suppress(OSError):
-                process.stdin.write(findings.encode(findings.LISTEN, order))
+        order = Listen(on=on, leave_out=tuple(self._unanswered))
+        # A host that is gone is noticed, and replaced, by the next probe.
+        with self._probing, suppress(HostGone):
+            self._spawned.write(findings.encode(findings.LISTEN, order))
 
     def events(self, timeout_seconds: float) -> tuple[XidEvent, ...]:
         """Wait for Xid events and return those that came; none when there were none in time or this is closed.
 
         Called from one thread, which may be another than the one that probes.
         """
-        with self._hearing:
-            if self._closed:
-                return ()
-            poll = select.poll()
-            poll.register(self._events_from, select.POLLIN)
-            if not poll.poll(timeout_seconds * 1000) or self._closed:
-                return ()
-            self._events += os.read(self._events_from, 1 << 16)
-            found = (findings.decode(line) for line in findings.whole_lines(self._events))
-            events = tuple(event for event in found if isinstance(event, XidEvent))
-            self._something_happened = self._something_happened or bool(events)
-            return events
-
-    def _hang_up(self) -> None:
-        """Wake a thread that waits for events, and close the pipe when it has gone."""
-        writer, self._events_to = self._events_to, -1
-        if writer < 0:
-            return
-        os.close(writer)
-        # A listener that cannot be killed holds the pipe open: better a lost descriptor than a close that hangs.
-        if self._hearing.acquire(timeout=_EXIT_SECONDS):
-            os.close(self._events_from)
-            self._hearing.release()
+        found = [findings.decode(line) for line in self._spawned.events(timeout_seconds)]
+        events = tuple(event for event in found if isinstance(event, XidEvent))
+        self._something_happened = self._something_happened or bool(events)
+        return events
 
     def _request(self, cycle: int) -> Request:
         now = self._clock()
@@ -223,9 +172,9 @@ class ProbeHost:
                         return evidence
             except HostGone:
                 attempt = _attempt_of_dead_host(self._drop())
-                if not self._was_ready and not self._closed:
+                if not self._was_ready and not self._spawned.closed:
                     self._stillborn()
-                if self._closed:
+                if self._spawned.closed:
                     # Half a probe says nothing of the devices that were not reached.
                     return Evidence(attempts=(Attempt(ended="dropped"),))
                 evidence.attempts = (attempt,)
@@ -238,14 +187,8 @@ class ProbeHost:
     def _ask(self, request: Request) -> Iterator[Finding]:
         """Send the request and yield what comes back. Raises `HostGone` and `HostSilent`."""
         self.start()
-        process = self._process
-        if process is None or process.stdin is None:
-            raise HostGone
-        try:
-            process.stdin.write(findings.encode(findings.REQUEST, request))
-        except OSError as error:
-            raise HostGone from error
-        for line in self._lines(process, SILENCE_SHARE * self._timeout + _MARGIN_SECONDS + START_SECONDS):
+        self._spawned.write(findings.encode(findings.REQUEST, request))
+        for line in self._spawned.lines(SILENCE_SHARE * self._timeout + _MARGIN_SECONDS + START_SECONDS):
             try:
                 finding = findings.decode(line)
             except ValueError as error:  # whatever else spoke there, it was not a host
@@ -254,51 +197,10 @@ class ProbeHost:
                 self._problem, self._was_ready = finding.problem, True
             yield finding
 
-    def _lines(self, process: subprocess.Popen[bytes], seconds: float) -> Iterator[bytes]:
-        """Yield the host's lines until it has been asked for too long."""
-        if process.stdout is None:
-            raise HostGone
-        poll = select.poll()
-        poll.register(process.stdout, select.POLLIN)
-        end = time.monotonic() + seconds
-        while True:
-            before = time.monotonic()
-            if before >= end:
-                raise HostSilent
-            ready = poll.poll((end - before) * 1000)
-            overslept = time.monotonic() - end
-            if overslept > _SUSPENDED_SECONDS:
-                # This process was stopped, and so was the host's time to answer.
-                end += overslept + seconds
-            if not ready:
-                continue
-            data = os.read(process.stdout.fileno(), 1 << 16)
-            if not data or len(self._buffer) > findings.MAX_BYTES:
-                raise HostGone
-            self._buffer += data
-            yield from findings.whole_lines(self._buffer)
-
     def _drop(self) -> int | None:
-        """Forget the host, with its children killed; return how it ended, negative for a signal.
-
-        Children that cannot be killed are remembered.
-        """
-        with self._lock:
-            process, self._process = self._process, None
-            self._stuck_elsewhere, self._stuck = (*self._stuck_elsewhere, *self._stuck), ()
-        if process is None:
-            return None
-        if process.stdin is not None:
-            # Its sign to end by itself, which lets a fake machine clear its files away.
-            process.stdin.close()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=_EXIT_SECONDS)
-        _kill_group(process.pid)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=_EXIT_SECONDS)
-        if process.stdout is not None:
-            process.stdout.close()
-        return process.returncode
+        """Forget the host and return how it ended; children that cannot be killed are remembered."""
+        self._stuck_elsewhere, self._stuck = (*self._stuck_elsewhere, *self._stuck), ()
+        return self._spawned.drop()
 
     def _learn(self, facts: NodeFacts, attempts: Sequence[Attempt]) -> None:
         """Remember the devices that did not answer, each longer than the last time; forget those that did."""
@@ -321,11 +223,6 @@ class ProbeHost:
                 del self._unanswered[device.index]
 
 
-def _kill_group(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
-
-
 def _attempt_of_dead_host(status: int | None) -> Attempt:
     if status is not None and status < 0:
         return Attempt(ended="crash", call=findings.HOST, signal=-status)
@@ -336,7 +233,7 @@ def probe_once(
     command: Sequence[str], *, timeout_seconds: float = 30.0, cycle: int = 1, simulated: bool = False
 ) -> NodeFacts:
     """Start a host for one probe, for a command that runs and ends."""
-    with ProbeHost(command, timeout_seconds=timeout_seconds, simulated=simulated) as host:
+    with ProbeHost(SpawnedHost(command, timeout_seconds=timeout_seconds), simulated=simulated) as host:
         return host.probe(cycle)
 
 
@@ -344,5 +241,5 @@ def probe_everything_once(
     command: Sequence[str], *, timeout_seconds: float = 30.0, cycle: int = 1, simulated: bool = False
 ) -> tuple[NodeFacts, Evidence]:
     """Start a host for one probe that hears every answer, for a command that runs and ends."""
-    with ProbeHost(command, timeout_seconds=timeout_seconds, simulated=simulated) as host:
+    with ProbeHost(SpawnedHost(command, timeout_seconds=timeout_seconds), simulated=simulated) as host:
         return host.probe_everything(cycle)

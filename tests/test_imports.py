@@ -114,6 +114,19 @@ def test_a_one_shot_command_imports_no_client_no_scheduler_and_no_exposition():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_a_command_starts_the_probe_host_before_it_imports_what_reads_its_answers():
+    program = (
+        "import sys; from agent import app; from agent.settings import Settings;"
+        "early = {'probes.facts', 'probes.findings', 'probes.evidence'} & sys.modules.keys();"
+        "app.SpawnedHost.start = lambda self: print(sorted(early | {'started'}));"
+        "app.probe_host(Settings(), fake=None).close()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.splitlines() == ["['started']"]
+
+
 @pytest.mark.parametrize(
     "module", ["agent.cli", "agent.app", "agent.node_process", "probes.child", "fakes.nodes"]
 )

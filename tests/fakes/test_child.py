@@ -12,13 +12,14 @@ from fakes import child, filesystem, nodes, nvml
 from fakes.functions import SINCE
 from probes import nvml as real
 from probes.host_process import ProbeHost
+from probes.spawned_host import SpawnedHost
 from tests.fakes.bound import installed
 
 NEWEST = {"version": "610.43.02"}
 
 
 def test_a_named_machine_is_probed_by_the_real_host():
-    with ProbeHost([sys.executable, "-m", "fakes.child", "l4x4"], timeout_seconds=20) as host:
+    with ProbeHost(SpawnedHost([sys.executable, "-m", "fakes.child", "l4x4"], timeout_seconds=20)) as host:
         facts = host.probe(1)
     assert (facts.verdict, [device.product for device in facts.accelerators]) == (
         "complete",
@@ -28,7 +29,7 @@ def test_a_named_machine_is_probed_by_the_real_host():
 
 def test_each_probe_plays_its_own_cycle():
     command = [sys.executable, "-m", "fakes.child", "h100x8-count-shrinks"]
-    with ProbeHost(command, timeout_seconds=20) as host:
+    with ProbeHost(SpawnedHost(command, timeout_seconds=20)) as host:
         counts = [(len(facts.accelerators), len(facts.pci)) for facts in (host.probe(1), host.probe(2))]
     assert counts == [(8, 8), (7, 8)]
 
@@ -36,7 +37,7 @@ def test_each_probe_plays_its_own_cycle():
 def test_the_journal_tells_every_call_and_each_probe_closes_what_it_opened(tmp_path):
     journal = tmp_path / "journal"
     command = [sys.executable, "-m", "fakes.child", "t4", "--journal", str(journal)]
-    with ProbeHost(command, timeout_seconds=20) as host:
+    with ProbeHost(SpawnedHost(command, timeout_seconds=20)) as host:
         host.probe(1)
         host.probe(2)
     calls = [line.split() for line in journal.read_text().splitlines()]

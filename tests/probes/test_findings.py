@@ -7,6 +7,7 @@ import pytest
 from probes import findings
 from probes.facts import Accelerator, Driver, PciIdentity
 from probes.findings import Answered, Attempt, Identity, Opened, Ready, Refused, Surroundings
+from probes.lines import whole_lines
 
 DEVICE = Accelerator(
     index=11,
@@ -49,9 +50,9 @@ def test_what_is_no_finding_is_an_error(line):
 
 def test_lines_are_taken_whole_and_the_rest_is_kept():
     buffer = bytearray(b"one\ntwo\nthr")
-    assert findings.whole_lines(buffer) == [b"one\n", b"two\n"]
+    assert whole_lines(buffer) == [b"one\n", b"two\n"]
     assert buffer == b"thr"
-    assert findings.whole_lines(buffer) == []
+    assert whole_lines(buffer) == []
 
 
 def test_a_process_is_named_by_its_start_time():

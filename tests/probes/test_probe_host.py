@@ -16,6 +16,7 @@ import pytest
 from probes.facts import Accelerator, DeviceFault, NodeFacts
 from probes.findings import start_time
 from probes.host_process import ProbeHost, probe_once
+from probes.spawned_host import SpawnedHost
 
 TIMEOUT = 0.6
 EIGHT = [{"board": "h100-sxm", "count": 8}]
@@ -68,12 +69,12 @@ def until(condition: Callable[[], Any], seconds: float = 5.0) -> Any:
 
 
 def test_a_probe_reads_all_devices_and_leaves_no_session_and_no_process(command, tmp_path):
-    with ProbeHost(command(), timeout_seconds=10, simulated=True) as host:
+    with ProbeHost(SpawnedHost(command(), timeout_seconds=10), simulated=True) as host:
         facts = [host.probe(cycle) for cycle in (1, 2, 3)]
         assert {found.reason for found in facts} == {"AllDevicesRead"}
         assert [len(found.accelerators) for found in facts] == [8, 8, 8]
         assert replace(facts[0], duration_seconds=None) == replace(facts[2], duration_seconds=None)
-        assert children_of(host._process.pid) == []
+        assert children_of(host.pid) == []
         calls = journal(tmp_path)
     opened = [(pid, name) for _, pid, name, code in calls if name == "nvmlInitWithFlags" and code == "0"]
     closed = [pid for _, pid, name, code in calls if name == "nvmlShutdown" and code == "0"]
@@ -86,7 +87,7 @@ def test_fr_008_seven_devices_are_known_within_twice_the_timeout_when_one_hangs(
     """FR-008, at the very first probe."""
     failures = [hang("nvmlDeviceGetMemoryInfo_v2", 3)]
     started = time.monotonic()
-    with ProbeHost(command(failures=failures), timeout_seconds=1.0) as host:
+    with ProbeHost(SpawnedHost(command(failures=failures), timeout_seconds=1.0)) as host:
         host_ready = time.monotonic()
         facts = host.probe(1)
         took = time.monotonic() - host_ready
@@ -114,7 +115,7 @@ def test_a_device_whose_handle_hangs_is_named_by_its_index_and_the_slot_that_is_
 def test_a_device_that_did_not_answer_is_left_out_and_tried_again_with_growing_patience(command):
     clock = ManualClock()
     failures = [hang("nvmlDeviceGetMemoryInfo_v2", 3, cycle="1-3")]
-    with ProbeHost(command(failures=failures), timeout_seconds=TIMEOUT, clock=clock) as host:
+    with ProbeHost(SpawnedHost(command(failures=failures), timeout_seconds=TIMEOUT), clock=clock) as host:
         first = host.probe(1)
 
         second = host.probe(2)
@@ -189,7 +190,7 @@ def test_fr_009_slow_hardware_with_persistence_mode_off_is_read_all_the_same(com
 
 def test_a_child_killed_from_outside_costs_the_device_it_was_reading(command):
     failures = [hang("nvmlDeviceGetMemoryInfo_v2", 3)]
-    with ProbeHost(command(failures=failures), timeout_seconds=20) as host:
+    with ProbeHost(SpawnedHost(command(failures=failures), timeout_seconds=20)) as host:
         killer = threading.Thread(
             target=lambda: os.kill(until(lambda: children_in_device_3(host))[0], signal.SIGKILL)
         )
@@ -202,40 +203,40 @@ def test_a_child_killed_from_outside_costs_the_device_it_was_reading(command):
 
 def children_in_device_3(host: ProbeHost) -> list[int]:
     """Return the child once it blocks all signals, as the fake does when it hangs."""
-    found = children_of(host._process.pid) if host._process else []
+    found = children_of(host.pid) if host.pid else []
     return [pid for pid in found if "SigBlk:\tfffffffe" in Path(f"/proc/{pid}/status").read_text()]
 
 
 def test_a_host_killed_between_probes_is_replaced(command):
-    with ProbeHost(command(), timeout_seconds=10) as host:
+    with ProbeHost(SpawnedHost(command(), timeout_seconds=10)) as host:
         first = host.probe(1)
-        os.kill(host._process.pid, signal.SIGKILL)
+        os.kill(host.pid, signal.SIGKILL)
         second = host.probe(2)
     assert second.accelerators == first.accelerators
 
 
 def test_a_host_killed_during_a_probe_is_replaced_and_asked_again(command):
     failures = [{"function": "nvmlInitWithFlags", "delay_seconds": 0.5}]
-    with ProbeHost(command(failures=failures), timeout_seconds=10) as host:
-        victim = host._process.pid
+    with ProbeHost(SpawnedHost(command(failures=failures), timeout_seconds=10)) as host:
+        victim = host.pid
         killer = threading.Thread(
             target=lambda: until(lambda: children_of(victim)) and os.kill(victim, signal.SIGKILL)
         )
         killer.start()
         facts = host.probe(1)
         killer.join()
-        assert host._process.pid != victim
+        assert host.pid != victim
     assert (facts.verdict, len(facts.accelerators)) == ("complete", 8)
 
 
 def test_the_child_ends_with_a_host_that_is_killed(command):
     failures = [hang("nvmlInitWithFlags", None)]
-    with ProbeHost(command(failures=failures), timeout_seconds=30) as host:
+    with ProbeHost(SpawnedHost(command(failures=failures), timeout_seconds=30)) as host:
         probe = threading.Thread(target=host.probe, args=(1,))
         probe.start()
-        [child] = until(lambda: children_of(host._process.pid))
+        [child] = until(lambda: children_of(host.pid))
         started = start_time(child)
-        os.kill(host._process.pid, signal.SIGKILL)
+        os.kill(host.pid, signal.SIGKILL)
         until(lambda: start_time(child) != started or "Z" in Path(f"/proc/{child}/stat").read_text())
         host.close()
         probe.join()
@@ -249,12 +250,12 @@ def test_a_host_that_cannot_start_is_no_answer_with_its_status():
 
 def test_close_ends_a_hanging_probe_within_a_second(command):
     failures = [hang("nvmlInitWithFlags", None)]
-    host = ProbeHost(command(failures=failures), timeout_seconds=60)
+    host = ProbeHost(SpawnedHost(command(failures=failures), timeout_seconds=60))
     host.start()
     found: list[NodeFacts] = []
     probe = threading.Thread(target=lambda: found.append(host.probe(1)))
     probe.start()
-    until(lambda: children_of(host._process.pid))
+    until(lambda: children_of(host.pid))
     started = time.monotonic()
     host.close()
     probe.join()
@@ -265,7 +266,9 @@ def test_close_ends_a_hanging_probe_within_a_second(command):
 def test_a_close_in_the_middle_of_a_probe_says_nothing_of_the_devices_that_were_not_reached(
     command, tmp_path
 ):
-    host = ProbeHost(command(failures=[hang("nvmlDeviceGetMemoryInfo_v2", 3)]), timeout_seconds=60)
+    host = ProbeHost(
+        SpawnedHost(command(failures=[hang("nvmlDeviceGetMemoryInfo_v2", 3)]), timeout_seconds=60)
+    )
     host.start()
     found: list[NodeFacts] = []
     probe = threading.Thread(target=lambda: found.append(host.probe(1)))
@@ -281,7 +284,7 @@ def test_a_close_in_the_middle_of_a_probe_says_nothing_of_the_devices_that_were_
 
 def test_a_child_that_cannot_be_killed_is_counted_and_the_others_are_still_read(command):
     failures = [hang("nvmlDeviceGetMemoryInfo_v2", 3)]
-    with ProbeHost(command("--unkillable", failures=failures), timeout_seconds=TIMEOUT) as host:
+    with ProbeHost(SpawnedHost(command("--unkillable", failures=failures), timeout_seconds=TIMEOUT)) as host:
         facts = host.probe(1)
         assert host.stuck_children == 1
         assert faults(facts).keys() == {3}
@@ -295,26 +298,27 @@ def test_a_child_that_cannot_be_killed_is_counted_and_the_others_are_still_read(
 def test_there_are_never_more_than_three_stuck_children(command):
     clock = ManualClock()
     with ProbeHost(
-        command("--unkillable", failures=[hang("nvmlInitWithFlags", None)]), timeout_seconds=0.2, clock=clock
+        SpawnedHost(command("--unkillable", failures=[hang("nvmlInitWithFlags", None)]), timeout_seconds=0.2),
+        clock=clock,
     ) as host:
         reasons = [host.probe(cycle).reason for cycle in range(1, 7)]
         assert host.stuck_children == 3
-        assert len(children_of(host._process.pid)) == 3
+        assert len(children_of(host.pid)) == 3
     assert reasons == ["NoAnswer", "NoAnswer", "NoAnswer", "ProbesStuck", "ProbesStuck", "ProbesStuck"]
 
 
 def test_a_host_that_was_suspended_gives_its_child_the_time_back(command):
     failures = [{"function": "nvmlInitWithFlags", "delay_seconds": 0.3}]
-    with ProbeHost(command(failures=failures), timeout_seconds=0.5) as host:
+    with ProbeHost(SpawnedHost(command(failures=failures), timeout_seconds=0.5)) as host:
         host.probe(1)
         found: list[NodeFacts] = []
         probe = threading.Thread(target=lambda: found.append(host.probe(2)))
         probe.start()
-        [child] = until(lambda: children_of(host._process.pid))
-        for pid in (host._process.pid, child):
+        [child] = until(lambda: children_of(host.pid))
+        for pid in (host.pid, child):
             os.kill(pid, signal.SIGSTOP)
         time.sleep(2.2)
-        for pid in (host._process.pid, child):
+        for pid in (host.pid, child):
             os.kill(pid, signal.SIGCONT)
         probe.join()
     assert [facts.verdict for facts in found] == ["complete"]
@@ -323,7 +327,7 @@ def test_a_host_that_was_suspended_gives_its_child_the_time_back(command):
 def test_changed_indices_forget_which_device_did_not_answer(command):
     failures = [hang("nvmlDeviceGetMemoryInfo_v2", 3, cycle="1")]
     changes = [{"cycle": "2-", "set": {"devices": {"7": {"enumerated": False}}}}]
-    with ProbeHost(command(failures=failures, changes=changes), timeout_seconds=TIMEOUT) as host:
+    with ProbeHost(SpawnedHost(command(failures=failures, changes=changes), timeout_seconds=TIMEOUT)) as host:
         assert faults(host.probe(1)).keys() == {3}
         host.probe(2)
         third = host.probe(3)

@@ -1,5 +1,7 @@
 """What the probe host keeps between probes: which questions it saves, and that nothing stale is ever told."""
 
+import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -13,6 +15,7 @@ import pytest
 from probes.facts import NodeFacts
 from probes.host_process import ProbeHost
 from probes.pci import Census, read_census
+from probes.spawned_host import SpawnedHost
 from probes.standing import ASKED_ANEW_AFTER
 from tests.probes.test_pci import put_h100
 
@@ -37,7 +40,9 @@ def opened(tmp_path) -> Callable[..., ProbeHost]:
     def open_host(**fields: Any) -> ProbeHost:
         file = tmp_path / "scenario.yaml"
         file.write_bytes(msgspec.json.encode({"name": "test", "devices": TWO, **fields}))
-        return ProbeHost([sys.executable, "-m", "tests.probes.staged", str(file)], timeout_seconds=10)
+        return ProbeHost(
+            SpawnedHost([sys.executable, "-m", "tests.probes.staged", str(file)], timeout_seconds=10)
+        )
 
     return open_host
 
@@ -154,7 +159,7 @@ def test_a_new_host_knows_nothing(opened, tmp_path):
     host = opened()
     with host:
         host.probe(1)
-        host._process.kill()
+        os.kill(host.pid, signal.SIGKILL)
         assert host.probe(2).reason == "AllDevicesRead"
     assert asked(tmp_path)[2]["nvmlDeviceGetNumGpuCores"] == 2
 

@@ -14,6 +14,7 @@ import pytest
 from fakes.scenario import Scenario
 from probes.facts import XidEvent
 from probes.host_process import ProbeHost
+from probes.spawned_host import SpawnedHost
 from probes.xid import listen
 from tests.probes.probing import h100, installed, machine
 
@@ -26,7 +27,9 @@ def open_host(tmp_path: Path, **fields: Any) -> ProbeHost:
     file = tmp_path / "scenario.yaml"
     data = {"name": "test", "devices": [{"board": "h100-sxm", "count": 3}], **fields}
     file.write_bytes(msgspec.json.encode(data))
-    return ProbeHost([sys.executable, "-m", "tests.probes.staged", str(file)], timeout_seconds=10)
+    return ProbeHost(
+        SpawnedHost([sys.executable, "-m", "tests.probes.staged", str(file)], timeout_seconds=10)
+    )
 
 
 def sessions(tmp_path: Path) -> int:
@@ -103,7 +106,7 @@ def test_close_wakes_a_thread_that_waits_for_events(tmp_path):
 
 
 def children(host: ProbeHost) -> list[int]:
-    pid = host._process.pid
+    pid = host.pid
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
