@@ -214,8 +214,8 @@ def configured_cluster(settings: Settings) -> "KubernetesCluster | None":
 
 def local_hardware(settings: Settings, *, fake: str | None) -> "LocalHardware":
     """Return the classes and the record that this machine's accelerators make, or why it could not be asked."""
-    from agent.commands import show  # noqa: PLC0415
     from agent.commands.machine_classes import class_objects  # noqa: PLC0415
+    from agent.commands.machine_record import record_object  # noqa: PLC0415
     from agent.commands.match_sources import LocalHardware  # noqa: PLC0415
     from agent.core.inventory import inventory_of  # noqa: PLC0415
     from agent.naming import naming_options  # noqa: PLC0415
@@ -226,7 +226,7 @@ def local_hardware(settings: Settings, *, fake: str | None) -> "LocalHardware":
         return LocalHardware(not_asked=f"{facts.verdict}: {facts.message}")
     inventory = inventory_of(facts, options=naming_options(settings))
     classes = class_objects(inventory, settings)
-    return LocalHardware(objects=[*classes, show.record_object(inventory, settings)])
+    return LocalHardware(objects=[*classes, record_object(inventory, settings)])
 
 
 def capture_machine(settings: Settings, *, fake: str | None) -> "tuple[NodeFacts, dict[str, Any]]":

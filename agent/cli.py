@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TextIO
@@ -67,7 +67,7 @@ def main(
     except SystemExit as stop:
         return int(stop.code or 0)
     if unknown:
-        print(_not_known(f"{program} {argv[0]}", unknown[0], vars(arguments)), file=sys.stderr)
+        print(_not_known(program, argv[0], unknown[0]), file=sys.stderr)
         return EXIT_BAD_INPUT
     try:
         invocation = Invocation(
@@ -97,17 +97,26 @@ def main(
         return EXIT_BUG
 
 
-def _not_known(command: str, argument: str, known: Iterable[str]) -> str:
-    from agent.core.matching.spelling import did_you_mean  # noqa: PLC0415  # only for what is wrong
+def _not_known(program: str, first: str, argument: str) -> str:
+    """Return what to say of an argument that no parser knows; `first` is the command, or a flag in its place."""
+    import re  # noqa: PLC0415  # only for what is wrong
 
-    flags = [f"--{name.replace('_', '-')}" for name in known]
+    from agent.core.matching.spelling import did_you_mean  # noqa: PLC0415
+
+    command = next((command for command in COMMANDS if command.name == first), None)
+    called, flags = program, ["--help", "--version"]
+    if command is not None:
+        child = argparse.ArgumentParser()
+        command.add_arguments(child)
+        add_settings_arguments(child)
+        called, flags = f"{program} {first}", [*re.findall(r"--[a-z][a-z-]*", child.format_usage()), "--help"]
     hint = did_you_mean(argument.partition("=")[0], flags)
-    return f"{command}: no argument {argument!r} is known{hint} ({command} --help lists them)"
+    return f"{called}: no argument {argument!r} is known{hint} ({called} --help lists them)"
 
 
 def build_parser(program: str, *, chosen: str) -> argparse.ArgumentParser:
     """Return the parser of all commands; only the chosen one gets its arguments, since some import much for theirs."""
-    parser = argparse.ArgumentParser(prog=program, description=app.DESCRIPTION)
+    parser = argparse.ArgumentParser(prog=program, description=app.DESCRIPTION, allow_abbrev=False)
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in COMMANDS:

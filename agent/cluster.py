@@ -31,6 +31,16 @@ class Resource:
         """Return what stands in an object's `apiVersion`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def has_definition(self) -> bool:
+        """Tell whether a CustomResourceDefinition serves it, and no API server by itself."""
+        return self.group not in _BUILT_IN_GROUPS
+
+
+_BUILT_IN_GROUPS = frozenset(
+    {"", "coordination.k8s.io", "apiextensions.k8s.io", "authentication.k8s.io", "authorization.k8s.io"}
+)
+"""Of those that are asked here."""
 
 NODES = Resource("", "v1", "nodes", "Node")
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
@@ -89,8 +99,13 @@ class NotFound(ClusterError):
 
 def not_installed(resource: Resource) -> NotFound:
     """Return the refusal of a kind of object that the server does not have."""
+    if not resource.has_definition:
+        return NotFound(
+            f"404 for {resource.plural} of {resource.api_version}, which every API server has: the address is not one's"
+        )
     return NotFound(
-        f"the API server knows no {resource.plural} of {resource.api_version}: their definition is not installed"
+        f"the API server knows no {resource.plural} of {resource.api_version}: their definition is not installed, or "
+        "does not serve that version"
     )
 
 

@@ -63,7 +63,10 @@ def _measured(plane: ControlPlane, folder: Path, count: int) -> int:
         f"one node changed, until its class says so: {changed:.2f} s (budget {CHANGE_BUDGET_SECONDS:.0f} s)"
     )
     for reader in ("ours", "client"):
-        print(f"{reader} read {printed('peer_read', reader, str(plane.admin_kubeconfig)).strip()}")
+        told = printed("peer_read", reader, str(plane.admin_kubeconfig)).strip()
+        if not told.startswith(f"{count} Nodes:"):
+            raise SystemExit(f"{reader} did not read them all: {told}")
+        print(f"{reader} read {told}")
     held = started <= START_BUDGET_SECONDS and peak <= MEMORY_BUDGET_MIB and changed <= CHANGE_BUDGET_SECONDS
     return 0 if held else 1
 

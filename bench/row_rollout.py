@@ -143,7 +143,7 @@ def _controller(fleet: Simulation, size: int) -> tuple[float, list[dict[str, Any
         took = time.monotonic() - began
         # Conditions and names follow within the 5 s between two writes of a class.
         time.sleep(10)
-        return took, counted()
+        return took, await_value(counted, seconds=60, what="all devices in the classes, still")
 
 
 def _troubles(fleet: Simulation) -> list[Figure]:

@@ -307,7 +307,7 @@ class FakeCluster:
         )
         kind = self._type(resource)
         if sub is not None and not (sub == "status" and kind.has_status):
-            raise not_installed(resource)
+            raise NotFound(f'{resource.plural}.{resource.group} "{name}" not found')
         return kind
 
     def _record(self, call: Call) -> None:

@@ -5,6 +5,7 @@ import pytest
 from agent.class_settings import class_options
 from agent.cluster import NODES, Unreachable
 from agent.commands.machine_classes import class_objects
+from agent.commands.show import render
 from agent.core.class_spec import ListEdit
 from agent.core.inventory import inventory_of
 from agent.edges.cluster import KubernetesCluster, kubeconfig
@@ -38,6 +39,18 @@ def test_what_an_operator_decided_is_in_what_classes_prints() -> None:
     assert "rdma" in printed["spec"]["capabilities"]["features"]
     assert printed["spec"]["discovery"]["nodeSelector"] == {"cloud.example/gpu": "h100"}
     assert "labels" not in printed["metadata"]
+
+
+def test_a_failed_device_takes_nothing_from_what_classes_prints() -> None:
+    [sound] = class_objects(inventory_of(fake_facts("h100x8")), Settings())
+    [sick] = class_objects(inventory_of(fake_facts("h100x8-one-lost")), Settings())
+    assert sick["spec"] == sound["spec"]
+
+
+def test_classes_prints_a_table_without_what_was_excluded() -> None:
+    settings = Settings(excluded_fields=("capabilities",))
+    text = render("classes", fake_facts("t4"), settings, output="table", width=120)
+    assert "nvidia-t4-16gb" in text
 
 
 @pytest.mark.parametrize(

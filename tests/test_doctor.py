@@ -332,6 +332,13 @@ def test_a_node_under_another_label_domain_than_its_class_selects_by_is_named(cl
     assert clinic.named() == ["unselected"]
 
 
+def test_a_record_of_a_node_that_was_deleted_is_not_looked_for_in_the_new_one(clinic):
+    add_class(clinic, H100, {"elsewhere": "true"})
+    former = {"spec": {"nodeUID": "11111111-1111-4111-8111-111111111111"}}
+    clinic.cluster.merge_patch(ACCELERATOR_NODES, "gpu-1", former, manager="tests")
+    assert clinic.check("unselected", on_node=False, hardware=False).status == "skipped"
+
+
 def test_of_a_class_that_shares_its_resource_with_another_no_node_need_be_sure(clinic):
     record = clinic.cluster.get(ACCELERATOR_NODES, "gpu-1")
     [entry] = record["spec"]["classes"]

@@ -149,14 +149,17 @@ def gather(cluster: Cluster, settings: Settings) -> ClusterEvidence:
     Raises `ClusterError` where the server does not answer at all.
     """
     name = settings.node_name
+    # In this order: a Node is labelled before its record is written, and a class comes of records.
+    classes = _objects(cluster, ACCELERATOR_CLASSES, None)
+    records = _objects(cluster, ACCELERATOR_NODES, name)
     return ClusterEvidence(
         reviews=_reviews(cluster, settings.lease_namespace),
         records_definition=_definition(cluster, ACCELERATOR_NODES),
         classes_definition=_definition(cluster, ACCELERATOR_CLASSES),
         node_name=name,
         nodes=_objects(cluster, NODES, name),
-        records=_objects(cluster, ACCELERATOR_NODES, name),
-        classes=_objects(cluster, ACCELERATOR_CLASSES, None),
+        records=records,
+        classes=classes,
     )
 
 

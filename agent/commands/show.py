@@ -1,18 +1,16 @@
 """What `probe`, `labels`, `record` and `classes` print, without a cluster."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 from agent.commands.dumping import dump
+from agent.commands.machine_record import record_object
 from agent.commands.probed import facts_text
 from agent.core.compat import gfd_labels
 from agent.core.inventory import Inventory, inventory_of
 from agent.core.labels import labels_for
-from agent.core.record import NodeIdentity, record_after_failure, record_for
 from agent.core.tables import classes_table, facts_table, labels_table
 from agent.naming import naming_options
 from agent.settings import Settings
-from agent.version import agent_version
 from probes.facts import NodeFacts
 
 
@@ -23,7 +21,7 @@ def render(what: str, facts: NodeFacts, settings: Settings, *, output: str, widt
         labels = labels_of(inventory, settings) if facts.asked else {}
         return labels_table(labels, facts, width=width) if output == "table" else dump(labels, output)
     if what == "record":
-        record = _record(inventory, settings)
+        record = record_object(inventory, settings)
         return dump(record, "yaml" if output == "table" else output)
     if what == "classes":
         from agent.commands.machine_classes import class_objects  # noqa: PLC0415 - labels is quicker without
@@ -35,30 +33,10 @@ def render(what: str, facts: NodeFacts, settings: Settings, *, output: str, widt
     return facts_table(inventory, width=width) if output == "table" else facts_text(facts, output)
 
 
-def _record(inventory: Inventory, settings: Settings) -> dict[str, Any]:
-    """Return the record of a node that has none yet."""
-    node, now = NodeIdentity(name=settings.node_name or "this-node"), datetime.now(UTC)
-    if not inventory.facts.asked:
-        return record_after_failure(
-            inventory.facts, node, now=now, agent_version=agent_version(), previous={}
-        )
-    return record_for(inventory, node, now=now, agent_version=agent_version())
-
-
 def labels_of(inventory: Inventory, settings: Settings) -> dict[str, str]:
     """Return the labels that the node's agent would write."""
     labels = labels_for(inventory, domain=settings.label_domain)
     return labels | gfd_labels(inventory) if "gfd" in settings.compat_labels else labels
-
-
-def record_object(inventory: Inventory, settings: Settings) -> dict[str, Any]:
-    """Return the record that the node's agent would write."""
-    return record_for(
-        inventory,
-        NodeIdentity(name=settings.node_name or "this-node"),
-        now=datetime.now(UTC),
-        agent_version=agent_version(),
-    )
 
 
 def _list_of(objects: list[dict[str, Any]]) -> dict[str, Any]:

@@ -37,6 +37,10 @@ _MARKETED_GIB = (
 )
 
 
+_TENSOR_CORES_BY_PRODUCT = frozenset({(7, 5)})
+"""TU116 and TU117 have none (catalogue source wp-turing)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
     """What every part of one NVIDIA compute capability can do."""
@@ -49,6 +53,11 @@ class Architecture:
     tensor_precisions: frozenset[str]
     features: frozenset[str]
     fp32_lanes_per_sm: int | None
+
+    @property
+    def tensor_cores_by_product(self) -> bool:
+        """Tell whether some parts of this capability have tensor cores and others none, so that only the product tells."""
+        return self.compute_capability in _TENSOR_CORES_BY_PRODUCT
 
     def precisions(self, *, tensor_cores: bool) -> frozenset[str]:
         """Return the precisions of a part of this capability, with or without tensor cores."""

@@ -29,10 +29,6 @@ _PUBLISHED_FEATURES = {
 }
 _NEED_TENSOR_CORES = {"tensor-cores", "transformer-engine", "structured-sparsity"}
 
-# Of these capabilities some parts have tensor cores and some none (TU116 and TU117; catalogue source wp-turing), so that
-# only the product tells.
-_TENSOR_CORES_BY_PRODUCT = frozenset({(7, 5)})
-
 # A partition or a virtual share keeps these of its parent's features; links and re-partitioning are the parent's.
 _FEATURES_OF_A_SHARE = {"tensor-cores", "transformer-engine", "structured-sparsity", "ecc"}
 
@@ -69,7 +65,8 @@ def describe(accelerator: Accelerator, *, names: Mapping[str, str] | None = None
     capability = accelerator.compute_capability or (product.compute_capability if product else None)
     architecture = catalogue().architecture_of(capability)
     virtual = accelerator.virtualization == "vgpu"
-    features = _features(accelerator, product, architecture)
+    tensor_cores = _has_tensor_cores(accelerator, product, architecture)
+    features = _features(accelerator, product, architecture, tensor_cores=tensor_cores)
     name = _class_name(accelerator, product)
     derived = _derived_bandwidth_gbps(accelerator)
     catalogued = product.memory_bandwidth_gbps if product else None
@@ -80,7 +77,7 @@ def describe(accelerator: Accelerator, *, names: Mapping[str, str] | None = None
         family=product.family if product else architecture.family if architecture else None,
         model=product.model if product else None,
         compute_capability=capability,
-        precisions=_precisions(product, architecture),
+        precisions=architecture.precisions(tensor_cores=tensor_cores) if architecture else frozenset(),
         features=_features_of_a_share(features) | {"virtual"} if virtual else features,
         nominal_gib=None if virtual else _nominal_gib(accelerator, product),
         memory_bytes=accelerator.memory_bytes,
@@ -168,26 +165,31 @@ def _nominal_gib(accelerator: Accelerator, product: Product | None) -> int | Non
     return None if accelerator.memory_bytes is None else marketed_gib(accelerator.memory_bytes)
 
 
-def _precisions(product: Product | None, architecture: Architecture | None) -> frozenset[str]:
-    if architecture is None:
-        return frozenset()
-    return architecture.precisions(tensor_cores=_has_tensor_cores(product, architecture))
-
-
-def _has_tensor_cores(product: Product | None, architecture: Architecture | None) -> bool:
+def _has_tensor_cores(
+    accelerator: Accelerator, product: Product | None, architecture: Architecture | None
+) -> bool:
     """Tell whether a part is known to have what its capability allows."""
     if product is not None:
         return product.tensor_cores is not False
-    return architecture is not None and architecture.compute_capability not in _TENSOR_CORES_BY_PRODUCT
+    device_id = accelerator.pci.device_id if accelerator.pci else None
+    alike = catalogue().by_device_id.get(device_id, ()) if device_id else ()
+    if alike:
+        # Products that cannot be told apart: a guest's name is none of theirs.
+        return all(one.tensor_cores is not False for one in alike)
+    return architecture is not None and not architecture.tensor_cores_by_product
 
 
 def _features(
-    accelerator: Accelerator, product: Product | None, architecture: Architecture | None
+    accelerator: Accelerator,
+    product: Product | None,
+    architecture: Architecture | None,
+    *,
+    tensor_cores: bool,
 ) -> frozenset[str]:
     """Return what the hardware has; a link that is down or a mode that is off is a state and removes nothing."""
     capable = architecture.features if architecture else frozenset()
     found = {word for feature, word in _PUBLISHED_FEATURES.items() if feature in capable}
-    if not _has_tensor_cores(product, architecture):
+    if not tensor_cores:
         found -= _NEED_TENSOR_CORES
     if accelerator.unified_memory or (product is not None and product.unified_memory):
         found.add("unified-memory")

@@ -103,7 +103,7 @@ def _mode(device: Device) -> str:
 
 
 def _class_row(object_: Mapping[str, Any]) -> tuple[str, ...]:
-    capabilities = object_["spec"]["capabilities"]
+    capabilities = object_["spec"].get("capabilities", {})
     features = capabilities.get("features", [])
     performance = capabilities.get("performance", {})
     bandwidth = capabilities.get("memoryBandwidthGBps")

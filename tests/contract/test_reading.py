@@ -28,7 +28,8 @@ def test_a_resource_type_that_is_not_installed_is_refused_whatever_is_asked(clus
         with pytest.raises(NotFound) as refused:
             ask()
         assert str(refused.value) == (
-            "the API server knows no things of nowhere.example.com/v1: their definition is not installed"
+            "the API server knows no things of nowhere.example.com/v1: their definition is not installed, or does not "
+            "serve that version"
         )
 
 

@@ -89,7 +89,7 @@ def test_a_replace_keeps_the_status_where_that_has_a_path_of_its_own(cluster):
 def test_without_a_path_of_its_own_the_status_is_written_with_the_rest(cluster):
     made = cluster.apply(PLAIN, widget(resource=PLAIN, status={"total": 3}), manager="m")
     assert made["status"] == {"total": 3}
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match='"w" not found'):
         cluster.merge_patch(PLAIN, "w", {"status": {"total": 4}}, manager="m", subresource="status")
 
 

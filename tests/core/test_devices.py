@@ -187,6 +187,18 @@ def test_an_unknown_part_promises_tensor_cores_only_where_its_capability_alone_t
     assert ampere.precisions > {"bf16", "tf32"}
 
 
+def test_a_virtual_share_of_one_of_two_boards_has_what_both_boards_have():
+    share = replace(
+        card("1e30", compute_capability=(7, 5), memory_bytes=8 * GIB),
+        product="GRID RTX6000-8Q",
+        virtualization="vgpu",
+    )
+    described = describe(share)
+    assert described.product is None
+    assert "tensor-cores" in described.features
+    assert described.precisions == {"fp16", "fp32", "int4", "int8"}
+
+
 def test_fr_075_a_virtual_gpu_is_not_the_bare_card():
     [share] = fake_facts("vgpu").accelerators
     described, bare = describe(share), describe(replace(share, virtualization="none"))

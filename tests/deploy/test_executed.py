@@ -135,7 +135,7 @@ LISTS = {
         ("ome.io", "acceleratorclasses"),
     )
 }
-"""For servers that refuse a watch with initial events, which those before Kubernetes 1.32 do unless told otherwise."""
+"""For servers that refuse a watch with initial events, as Kubernetes 1.33 and those before 1.32 do by default."""
 
 
 def test_the_rights_that_are_used_are_the_rights_that_are_granted(running: Running) -> None:

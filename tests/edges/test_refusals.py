@@ -3,6 +3,8 @@
 import pytest
 
 from agent.cluster import (
+    INFERENCE_POOLS,
+    NODES,
     Conflict,
     FieldConflict,
     Forbidden,
@@ -12,6 +14,7 @@ from agent.cluster import (
     ServerFault,
     Throttled,
     Unauthorized,
+    not_installed,
 )
 from agent.refusals import lacks_the_type, names_the_object, refusal
 
@@ -109,3 +112,11 @@ def test_a_404_without_any_name_is_for_lack_of_the_type():
     assert lacks_the_type({})
     assert lacks_the_type(status("the server could not find the requested resource"))
     assert not lacks_the_type(status('namespaces "x" not found', name="x"))
+
+
+def test_what_every_api_server_has_is_not_said_to_lack_a_definition():
+    assert (
+        str(not_installed(NODES))
+        == "404 for nodes of v1, which every API server has: the address is not one's"
+    )
+    assert "their definition is not installed" in str(not_installed(INFERENCE_POOLS))

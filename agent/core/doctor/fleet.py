@@ -101,30 +101,42 @@ def unselected_check(evidence: ClusterEvidence) -> Check:
     if isinstance(nodes, str) or isinstance(records, str) or isinstance(classes, str):
         return skipped(id_, next(part for part in (nodes, records, classes) if isinstance(part, str)))
     selectors = {one["metadata"]["name"]: _selector(one) for one in classes}
-    labels = {node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in nodes}
+    held = {node["metadata"]["name"]: node["metadata"] for node in nodes}
     sure = [
         (record["metadata"]["name"], name)
         for record in records
+        if _is_of(record, held.get(record["metadata"]["name"]))
         for name in _sure_classes(record)
-        if record["metadata"]["name"] in labels and name in selectors
+        if name in selectors
     ]
     told = [
         f"{node} has usable devices of {name} and not {missing}"
         for node, name in sure
-        if (missing := _missing(selectors[name], labels[node]))
+        if (missing := _missing(selectors[name], held[node].get("labels") or {}))
     ]
     if told:
         return finding(
             id_,
             first_of(told),
             meaning="pods that ask for the class are not placed on these Nodes, although the class counts them",
-            mend="give agents and controller the same label_domain; where they have it, look at labels, rivals and "
-            "conditions of these Nodes",
+            mend="give agents and controller the same label_domain; where the selector is an operator's (node_selectors) or "
+            "a person's, put its label on the Nodes or correct it; else look at labels, rivals and conditions of the Nodes",
             who=DEPLOYER,
         )
     if not sure:
         return skipped(id_, "no class is there that a record counts devices of")
     return ok(id_, f"every Node is chosen by the selectors of its classes ({len(sure)} compared)")
+
+
+def _is_of(record: Object, node: Mapping[str, Any] | None) -> bool:
+    """Tell whether a record is that of the Node of its name, and not of one that was deleted; no other counts."""
+    if node is None:
+        return False
+    owners = [
+        entry for entry in record["metadata"].get("ownerReferences") or () if entry.get("kind") == "Node"
+    ]
+    told = (record.get("spec") or {}).get("nodeUID") or (owners[0].get("uid") if owners else None)
+    return told is None or told == node.get("uid")
 
 
 def _selector(accelerator_class: Object) -> Mapping[str, str]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from agent.core.catalogue import PRECISIONS, catalogue
+from agent.core.catalogue import PRECISIONS, Architecture, catalogue
 from agent.core.matching.hardware import ClassFacts
 from agent.core.matching.requirements import precision_word
 from agent.core.matching.spelling import with_general
@@ -44,10 +44,13 @@ def precision_fact(facts: ClassFacts, precision: str) -> PrecisionFact:
         return PrecisionFact("yes", facts.where("spec.capabilities.features"))
     if precision in facts.peaks:
         return PrecisionFact("yes", facts.where(facts.peak_sources[precision]))
-    known = _of_capability(facts)
-    if known is not None:
-        has: Support = "yes" if precision in known else "no"
-        return PrecisionFact(has, facts.where("spec.capabilities.computeCapability"))
+    architecture = _architecture(facts)
+    if architecture is not None:
+        source = facts.where("spec.capabilities.computeCapability")
+        if precision in architecture.precisions(tensor_cores=not architecture.tensor_cores_by_product):
+            return PrecisionFact("yes", source)
+        if precision not in architecture.precisions(tensor_cores=True):
+            return PrecisionFact("no", source)
     if features & frozenset(PRECISIONS):
         # A class that lists precisions lists them all.
         return PrecisionFact("no", facts.where("spec.capabilities.features"))
@@ -73,10 +76,9 @@ def peak_of(facts: ClassFacts, precision: str) -> tuple[float, str] | None:
     return None
 
 
-def _of_capability(facts: ClassFacts) -> frozenset[str] | None:
+def _architecture(facts: ClassFacts) -> Architecture | None:
     version = parse_version(facts.capability) if facts.capability else None
     if version is None or isinstance(version, str) or len(version) > 2:
         return None
     major, minor = (*version, 0)[:2]
-    architecture = catalogue().architecture_of((major, minor))
-    return None if architecture is None else architecture.precisions(tensor_cores=True)
+    return catalogue().architecture_of((major, minor))
