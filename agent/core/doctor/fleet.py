@@ -119,8 +119,8 @@ def unselected_check(evidence: ClusterEvidence) -> Check:
             id_,
             first_of(told),
             meaning="pods that ask for the class are not placed on these Nodes, although the class counts them",
-            mend="give agents and controller the same label_domain; where the selector is an operator's (node_selectors) or "
-            "a person's, put its label on the Nodes or correct it; else look at labels, rivals and conditions of the Nodes",
+            mend="give agents and controller the same label_domain; where the selector is an operator's (node_selectors) "
+            "or a person's, put its label on the Nodes or correct it; else look at labels, rivals and conditions there",
             who=DEPLOYER,
         )
     if not sure:
