@@ -5,7 +5,7 @@ import random
 import threading
 from collections.abc import Callable
 
-from agent.core.families import Family, merged
+from agent.core.families import Family, Kept, merged
 from agent.core.fleet_metrics import fleet_families
 from agent.core.health import Instant
 from agent.core.labels import labels_for
@@ -55,6 +55,7 @@ class NodeProcess:
         self._stop = stop
         self._now = now
         self._inventory = inventory
+        self._families = Kept()
         self._failing_since: float | None = None
         self._failures = 0
         self._last_run = now().monotonic
@@ -102,26 +103,29 @@ class NodeProcess:
 
     def families(self) -> tuple[Family, ...]:
         """Return all metric families as of now."""
-        report = self._pass.report
-        inventory = self._inventory
-        fleet = (
-            (*fleet_families(inventory.report()), *pool_families(inventory.pools_report()))
-            if inventory
-            else ()
-        )
-        families = (
-            *node_families(
+        own, inventory = self._own_families(), self._inventory
+        if inventory is None:
+            return own
+        return merged((*own, *fleet_families(inventory.report()), *pool_families(inventory.pools_report())))
+
+    def _own_families(self) -> tuple[Family, ...]:
+        report, monotonic = self._pass.report, self._now().monotonic
+        stale_after = self._settings.stale_after
+        counts = self._host.stuck_children, self._timer.overruns, self._timer.gaps
+        stuck_children, overruns, gaps = counts
+
+        def make() -> tuple[Family, ...]:
+            families = node_families(
                 report,
-                monotonic=self._now().monotonic,
-                stale_after_seconds=self._settings.stale_after,
-                stuck_children=self._host.stuck_children,
-                overruns=self._timer.overruns,
-                gaps=self._timer.gaps,
-            ),
-            *fleet,
-            build_family(**build_labels()),
-        )
-        return merged(families)
+                monotonic=monotonic,
+                stale_after_seconds=stale_after,
+                stuck_children=stuck_children,
+                overruns=overruns,
+                gaps=gaps,
+            )
+            return merged((*families, build_family(**build_labels())))
+
+        return self._families.of((report, report.is_fresh(monotonic, stale_after), *counts), make)
 
     def alive(self) -> tuple[bool, str]:
         """Tell whether passes still end; a slow or broken GPU does not count against it."""

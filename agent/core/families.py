@@ -1,6 +1,6 @@
 """Metric families as plain values; the edge that serves them turns them into exposition text."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -37,6 +37,23 @@ def counter(name: str, help_: str, samples: Iterable[Sample]) -> Family:
 def one(value: float, **labels: str) -> Sample:
     """Return one sample."""
     return Sample(value=value, labels=labels)
+
+
+class Kept:
+    """Families that are made anew only where a part of what they are made of is another than before.
+
+    For parts that are replaced and never changed.
+    """
+
+    def __init__(self) -> None:
+        self._kept: tuple[tuple[object, ...], tuple[Family, ...]] | None = None
+
+    def of(self, parts: tuple[object, ...], make: Callable[[], tuple[Family, ...]]) -> tuple[Family, ...]:
+        """Return the families of these parts; the very same value as long as the parts are the same."""
+        kept = self._kept
+        if kept is None or parts != kept[0]:
+            kept = self._kept = parts, make()
+        return kept[1]
 
 
 def merged(families: Iterable[Family]) -> tuple[Family, ...]:

@@ -29,8 +29,7 @@ def node_families(
     When the last good probe is older than `stale_after_seconds` the device series are withdrawn: a number that may no
     longer be true is worse than none.
     """
-    age = report.age_seconds(monotonic)
-    fresh = age is not None and age <= stale_after_seconds
+    fresh = report.is_fresh(monotonic, stale_after_seconds)
     inventory = report.inventory if fresh else None
     return (
         *_device_families(inventory),

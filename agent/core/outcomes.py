@@ -60,3 +60,8 @@ class NodeReport:
     def age_seconds(self, monotonic: float) -> float | None:
         """Return the age of the last good probe by the monotonic clock, `None` before the first."""
         return None if self.inventory_monotonic is None else monotonic - self.inventory_monotonic
+
+    def is_fresh(self, monotonic: float, stale_after_seconds: float) -> bool:
+        """Tell whether the last good probe is young enough for its figures to be shown."""
+        age = self.age_seconds(monotonic)
+        return age is not None and age <= stale_after_seconds

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.families import Family, Sample
+from agent.core.families import Family, Kept, Sample, gauge, one
 from agent.core.health import STATES
 from agent.core.inventory import history_after, inventory_of
 from agent.core.metrics import build_family, node_families
@@ -306,3 +306,25 @@ def test_a_state_held_by_history_is_the_one_that_is_shown():
     history = history_after(good, history_after(bad, {}, clock()), clock())
     held = replace(report(good), inventory=inventory_of(good, history=history))
     assert series(held, "accelerator_node_devices") == {(("class", "nvidia-h100-80gb"), ("state", "lost")): 1}
+
+
+def test_families_are_made_anew_where_a_part_is_another():
+    kept, made = Kept(), []
+
+    def make():
+        made.append(gauge("x", "h", [one(len(made))]))
+        return (made[-1],)
+
+    first = report(fake_facts("t4"))
+    told = [
+        kept.of(parts, make)
+        for parts in (
+            (first, True, 300),
+            (first, True, 300),
+            (first, False, 300),
+            (replace(first), False, 300),
+        )
+    ]
+    assert [families[0].samples[0].value for families in told] == [0, 0, 1, 1]
+    assert told[0] is told[1]
+    assert kept.of((replace(first, passes=9), False, 300), make)[0].samples[0].value == 2
