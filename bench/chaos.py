@@ -277,7 +277,7 @@ def _summary(chaos: Chaos, seconds: float, settled: float | None) -> int:
         )
     print("writes, as the server logged them:")
     for (account, verb, what), count in sorted(checks.writes().items()):
-        print(f"  {count:5} {account} {verb} {what}")
+        print(f"  {count:5} × {verb} {what} by {account}")
     flat = _print_usages(chaos)
     bugs = _bugs(world)
     print(f"bugs in logs: {bugs or 'none'}")
