@@ -26,7 +26,9 @@ def _summary(results: Iterable[Result]) -> list[str]:
         for figure in result.figures:
             if figure.holds is not None:
                 word = "yes" if figure.holds else "**no**"
-                cells = (result.row, figure.what, figure.figure, figure.budget, figure.floor, word)
+                # Of what must not happen at all the floor is the budget.
+                floor = figure.floor or ("0" if figure.budget.startswith("≤ 0 ") else "")
+                cells = (result.row, figure.what, figure.figure, figure.budget, floor, word)
                 lines.append(f"| {' | '.join(cells)} |")
     return [*lines, ""]
 
