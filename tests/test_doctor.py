@@ -339,6 +339,21 @@ def test_a_record_of_a_node_that_was_deleted_is_not_looked_for_in_the_new_one(cl
     assert clinic.check("unselected", on_node=False, hardware=False).status == "skipped"
 
 
+def test_a_record_that_was_written_over_one_of_a_former_node_is_of_the_node_that_it_names(clinic):
+    uid = clinic.cluster.get(NODES, "gpu-1")["metadata"]["uid"]
+    former = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "name": "gpu-1",
+        "uid": "11111111-1111-4111-8111-111111111111",
+    }
+    change = {"metadata": {"ownerReferences": [former]}, "spec": {"nodeUID": uid}}
+    clinic.cluster.merge_patch(ACCELERATOR_NODES, "gpu-1", change, manager="tests")
+    assert clinic.check("record").status == "ok"
+    clinic.cluster.merge_patch(ACCELERATOR_NODES, "gpu-1", {"spec": {"nodeUID": None}}, manager="tests")
+    assert clinic.check("record").evidence == "gpu-1 belongs to a Node of this name that was deleted"
+
+
 def test_of_a_class_that_shares_its_resource_with_another_no_node_need_be_sure(clinic):
     record = clinic.cluster.get(ACCELERATOR_NODES, "gpu-1")
     [entry] = record["spec"]["classes"]

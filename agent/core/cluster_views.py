@@ -12,7 +12,7 @@ from typing import Any
 
 from agent.core.classes import ClassContent, content_of
 from agent.core.quantity import InvalidQuantityError, whole_value
-from agent.core.recorded import accelerator_of, state_of
+from agent.core.recorded import accelerator_of, node_uid_of, state_of
 
 # What tells devices apart, or how they are: not a fact about the product that a class could state.
 _OF_ONE_DEVICE = frozenset(
@@ -131,10 +131,7 @@ def pod_requests(spec: Mapping[str, Any]) -> dict[str, int]:
 def record_view(record: Mapping[str, Any], *, domain: str) -> RecordView:
     """Return what counts of a record; one of a shape that is not ours becomes a view with a `problem`."""
     metadata = record["metadata"]
-    owners = [o for o in metadata.get("ownerReferences") or () if o.get("kind") == "Node"]
-    # One that the collector has left behind says itself which Node it is of.
-    told = (record.get("spec") or {}).get("nodeUID")
-    owner_uid = told or (owners[0].get("uid") if owners else None)
+    owner_uid = node_uid_of(record)
     try:
         return _record_view(record, owner_uid, domain)
     except (AttributeError, KeyError, TypeError, ValueError) as error:

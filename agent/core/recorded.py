@@ -21,6 +21,16 @@ from probes.facts import (
 )
 
 
+def node_uid_of(record: Mapping[str, Any]) -> str | None:
+    """Return the uid of the Node that a record is of, `None` where it does not tell.
+
+    One that the collector left behind says itself which Node it is of; its owner is the former Node.
+    """
+    owners = record["metadata"].get("ownerReferences") or ()
+    owner: str | None = next((entry.get("uid") for entry in owners if entry.get("kind") == "Node"), None)
+    return (record.get("spec") or {}).get("nodeUID") or owner
+
+
 def accelerator_of(device: Mapping[str, Any]) -> Accelerator:
     """Return the facts that a record's device states; readings that the record does not carry are absent."""
     capability = device.get("computeCapability")

@@ -1,6 +1,6 @@
 """Checks of a cluster: definitions, Nodes and their labels, rivals, records and their conditions."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from agent.core.class_spec import is_minimal_definition
@@ -12,6 +12,7 @@ from agent.core.doctor.words import first_of
 from agent.core.keys import AGENT_MANAGER
 from agent.core.label_plan import plan_labels
 from agent.core.ownership import foreign_label_keys, owned_label_keys
+from agent.core.recorded import node_uid_of
 
 
 def cluster_checks(evidence: ClusterEvidence, expected: Expected) -> tuple[Check, ...]:
@@ -145,7 +146,7 @@ def _record(evidence: ClusterEvidence, expected: Expected) -> Check:
     for record in evidence.records:
         name = record["metadata"]["name"]
         age = _age_seconds(record, expected.now)
-        if name in uids and _owner(record) not in {None, uids[name]}:
+        if name in uids and node_uid_of(record) not in {None, uids[name]}:
             told.append(f"{name} belongs to a Node of this name that was deleted")
         elif age is None:
             told.append(f"{name} does not say when it was observed")
@@ -204,11 +205,6 @@ def _conditions(evidence: ClusterEvidence) -> Check:
 
 def _uids(nodes: Iterable[Object]) -> dict[str, str]:
     return {node["metadata"]["name"]: node["metadata"].get("uid", "") for node in nodes}
-
-
-def _owner(record: Object) -> str | None:
-    references: Sequence[Mapping[str, str]] = record["metadata"].get("ownerReferences") or ()
-    return next((entry.get("uid") for entry in references if entry.get("kind") == "Node"), None)
 
 
 def _age_seconds(record: Object, now: datetime) -> float | None:

@@ -7,6 +7,7 @@ from agent.core.doctor.check import ADMINISTRATOR, DEPLOYER, Check, finding, ok,
 from agent.core.doctor.evidence import ClusterEvidence, Object
 from agent.core.doctor.words import first_of, listed
 from agent.core.quantity import InvalidQuantityError, whole_value
+from agent.core.recorded import node_uid_of
 
 _GPU_LABELS = (
     "nvidia.com/gpu.present",
@@ -132,11 +133,7 @@ def _is_of(record: Object, node: Mapping[str, Any] | None) -> bool:
     """Tell whether a record is that of the Node of its name, and not of one that was deleted; no other counts."""
     if node is None:
         return False
-    owners = [
-        entry for entry in record["metadata"].get("ownerReferences") or () if entry.get("kind") == "Node"
-    ]
-    told = (record.get("spec") or {}).get("nodeUID") or (owners[0].get("uid") if owners else None)
-    return told is None or told == node.get("uid")
+    return node_uid_of(record) in {None, node.get("uid")}
 
 
 def _selector(accelerator_class: Object) -> Mapping[str, str]:
